@@ -1,0 +1,119 @@
+//! Identifiers: time-ordered for runs, random for workers, a plain number for the fence.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::Millis;
+
+/// How many bits of a [`RunId`] hold the store's submission counter.
+pub const SEQUENCE_BITS: u32 = 26;
+
+/// Names one run. A version 7 UUID made by the store, so that identifiers sort in submission order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RunId(pub Uuid);
+
+impl RunId {
+    /// Builds the identifier of the run submitted at `now` as number `sequence` of this store.
+    ///
+    /// 48 bits of time, 26 bits of the store's own counter (so that two runs of one millisecond keep their
+    /// order), 48 bits of `random`.
+    pub fn new(now: Millis, sequence: u64, random: u64) -> RunId {
+        let time = (now.max(0) as u64) & 0xffff_ffff_ffff;
+        let sequence = sequence & ((1 << SEQUENCE_BITS) - 1);
+        let high = time << 16 | 0x7000 | sequence >> 14;
+        let low = 0x8000_0000_0000_0000 | (sequence & 0x3fff) << 48 | random & 0xffff_ffff_ffff;
+        RunId(Uuid::from_u64_pair(high, low))
+    }
+
+    /// The smallest identifier a run submitted at or after `at` can have.
+    pub fn floor(at: Millis) -> RunId {
+        RunId::new(at, 0, 0)
+    }
+
+    /// When the run was submitted, read from its identifier.
+    pub fn submitted_at(self) -> Millis {
+        (self.0.as_u64_pair().0 >> 16) as Millis
+    }
+}
+
+/// Names one incarnation of a worker: every start is a new one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct WorkerId(pub Uuid);
+
+impl WorkerId {
+    /// Builds an identifier from 128 random bits.
+    pub fn from_random(random: u128) -> WorkerId {
+        WorkerId(uuid::Builder::from_random_bytes(random.to_be_bytes()).into_uuid())
+    }
+}
+
+/// The fence: grows by one with every claim of a run. A write that carries an older one is refused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Epoch(pub u32);
+
+impl Epoch {
+    /// The epoch of the next claim.
+    pub fn next(self) -> Epoch {
+        Epoch(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+macro_rules! uuid_text {
+    ($($name:ident),*) => {$(
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+        impl FromStr for $name {
+            type Err = uuid::Error;
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Uuid::parse_str(text).map($name)
+            }
+        }
+    )*};
+}
+uuid_text!(RunId, WorkerId);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn run_ids_sort_in_submission_order(
+            now in 0i64..1 << 47, later in 0i64..1000, sequence in 0u64..(1 << SEQUENCE_BITS) - 1, dice: (u64, u64)
+        ) {
+            prop_assert!(RunId::new(now, sequence, dice.0) < RunId::new(now, sequence + 1, dice.1));
+            prop_assert!(RunId::new(now, sequence, dice.0) < RunId::new(now + later + 1, 0, dice.1));
+            prop_assert_eq!(RunId::new(now, sequence, dice.0).submitted_at(), now);
+            prop_assert!(RunId::floor(now) <= RunId::new(now, sequence, dice.0));
+        }
+
+        #[test]
+        fn run_ids_are_version_7(now in 0i64..1 << 47, sequence: u64, dice: u64) {
+            let id = RunId::new(now, sequence, dice);
+            prop_assert_eq!(id.0.get_version_num(), 7);
+            prop_assert_eq!(id.0.get_variant(), uuid::Variant::RFC4122);
+            prop_assert_eq!(id.to_string().parse::<RunId>().unwrap(), id);
+        }
+    }
+}

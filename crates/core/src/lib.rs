@@ -1,0 +1,32 @@
+//! The rules of Baton, and nothing else.
+//!
+//! Everything here is a pure function: status and event in, new status or refusal out. Time and dice are
+//! arguments, so that a test, a model or a simulator can replay any history. Stores apply these rules inside
+//! their transactions; faces never see them.
+//!
+//! * [`machine`]: what each verb does to a run in each state.
+//! * [`retry`]: when a failed run is tried again.
+//! * [`matching`]: which waiting worker gets which waiting run.
+//! * [`rate`]: how many runs a rate-limited queue may hand out now.
+//! * [`order`]: where a run stands in its queue.
+//! * [`token`]: credentials, derived or hashed.
+//! * [`id`]: identifiers.
+
+#![warn(missing_docs)]
+
+pub mod id;
+pub mod machine;
+pub mod matching;
+pub mod order;
+pub mod rate;
+pub mod retry;
+pub mod state;
+pub mod token;
+
+pub use id::{Epoch, RunId, WorkerId};
+pub use machine::{Failure, LeaseEnd, Refused, Run};
+pub use retry::RetryPolicy;
+pub use state::{Reason, State};
+
+/// Milliseconds since 1970-01-01 UTC on the store's clock, or a span of such milliseconds.
+pub type Millis = i64;

@@ -1,0 +1,235 @@
+//! From a row read under its lock to what is to be written: the rules of `baton-core`, put into a store's words.
+//! Both stores read rows, ask here, and write what they are told.
+
+use baton_core::machine::{self, Expiry, Options};
+use baton_core::{Failure, LeaseEnd, Millis, Refused, Run, RunId, State, WorkerId, order};
+
+use crate::{Due, LaneId, LeaseRef, QueueId, Verdict, Woken};
+
+/// Where a live run is kept: the `place` column.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// Can be claimed.
+    Ready,
+    /// Due later.
+    Later,
+    /// Waits for room under its key's limit.
+    Blocked,
+    /// A worker holds it.
+    Held,
+}
+
+impl Place {
+    pub(crate) fn code(self) -> i16 {
+        match self {
+            Place::Ready => 0,
+            Place::Later => 1,
+            Place::Blocked => 2,
+            Place::Held => 3,
+        }
+    }
+
+    /// The place of a run that waits until `due_at`.
+    pub(crate) fn waiting(due_at: Millis, now: Millis) -> Place {
+        if due_at > now { Place::Later } else { Place::Ready }
+    }
+}
+
+/// A row of `live`, with the options from its `runs` row.
+#[derive(Clone, Debug)]
+pub(crate) struct LiveRow {
+    pub run: RunId,
+    pub queue: QueueId,
+    pub lane: LaneId,
+    pub priority: u8,
+    pub order_at: Millis,
+    pub rules: Run,
+    pub worker: Option<WorkerId>,
+    pub claimed_at: Option<Millis>,
+    pub started_at: Option<Millis>,
+    pub key: Option<String>,
+    pub options: Options,
+}
+
+/// What is to be done to a live run.
+#[derive(Clone, Debug)]
+pub(crate) enum Act<'a> {
+    Start,
+    Complete,
+    Fail(&'a Failure),
+    GiveBack(&'a str),
+    Sleep(Due),
+    Cancel { grace_ms: Millis },
+    Expire(Expiry),
+}
+
+/// What is to be written.
+#[derive(Clone, Debug)]
+pub(crate) struct Decision {
+    /// The run afterwards.
+    pub next: Run,
+    /// How the lease ended, if this ended one.
+    pub end: Option<LeaseEnd>,
+    /// What was said about it.
+    pub error: Option<String>,
+    /// Where the live row goes, for a run that still lives.
+    pub place: Place,
+    pub level: i16,
+    pub order_at: Millis,
+}
+
+impl Decision {
+    pub(crate) fn verdict(&self) -> Verdict {
+        Verdict::Done { state: self.next.state, cancelling: self.next.cancel_by.is_some() && !self.next.state.is_ended() }
+    }
+
+    /// Notes who is to be woken for this change.
+    pub(crate) fn wake(&self, lane: LaneId, now: Millis, woken: &mut Woken) {
+        if self.next.state.is_ended() {
+            return;
+        }
+        match self.place {
+            Place::Ready => woken.now(lane),
+            Place::Later => woken.later(lane, self.next.due_at - now),
+            Place::Blocked | Place::Held => {}
+        }
+    }
+}
+
+impl Woken {
+    /// Notes a lane that can be claimed from now.
+    pub(crate) fn now(&mut self, lane: LaneId) {
+        if !self.lanes.contains(&lane) {
+            self.lanes.push(lane);
+        }
+    }
+
+    /// Notes a lane with a run due in `ms`.
+    pub(crate) fn later(&mut self, lane: LaneId, ms: Millis) {
+        match self.later.iter_mut().find(|(other, _)| *other == lane) {
+            Some((_, soonest)) => *soonest = ms.min(*soonest),
+            None => self.later.push((lane, ms)),
+        }
+    }
+}
+
+/// Applies the rule. `past` is how the lease ended, if the caller knows; a refusal without it may be turned into
+/// [`Refused::AlreadyDone`] by asking again with it.
+pub(crate) fn decide(
+    row: &LiveRow,
+    act: &Act<'_>,
+    lease: LeaseRef,
+    past: Option<LeaseEnd>,
+    now: Millis,
+    jitter: f64,
+) -> Result<Decision, Refused> {
+    let run = &row.rules;
+    let (next, end, error) = match act {
+        Act::Start => (machine::start(run, lease.epoch)?, None, None),
+        Act::Complete => (machine::complete(run, lease.epoch, past)?, Some(LeaseEnd::Completed), None),
+        Act::Fail(failure) => (
+            machine::fail(run, lease.epoch, past, failure, &row.options.retry, now, jitter)?,
+            Some(LeaseEnd::Failed),
+            Some(failure.message.clone()),
+        ),
+        Act::GiveBack(why) => (
+            machine::give_back(run, lease.epoch, past, now)?,
+            Some(LeaseEnd::GivenBack),
+            (!why.is_empty()).then(|| (*why).to_owned()),
+        ),
+        Act::Sleep(due) => (machine::sleep(run, lease.epoch, past, due.at(now))?, Some(LeaseEnd::Slept), None),
+        Act::Cancel { grace_ms } => {
+            let next = machine::cancel(run, now.saturating_add(*grace_ms))?;
+            (next, None, None)
+        }
+        Act::Expire(what) => (
+            machine::expire(run, *what, &row.options, now, jitter)?,
+            Some(what.lease_end()),
+            Some(expiry_message(*what, &row.options)),
+        ),
+    };
+    let place = match next.state {
+        State::Assigned | State::Running => Place::Held,
+        State::Pending | State::Sleeping => Place::waiting(next.due_at, now),
+        State::Completed | State::Failed | State::Cancelled => Place::Held, // the row goes away
+    };
+    // What comes back unfinished keeps its place in the line; everything else lines up at its due time.
+    let order_at = if next.returned { row.order_at } else { order::place(next.due_at, now) };
+    Ok(Decision {
+        end: end.map(|end| machine::lease_end(end, &next)),
+        error,
+        place,
+        level: order::level(row.priority, next.returned),
+        order_at,
+        next,
+    })
+}
+
+/// The answer to a verb on a run that has left the live table.
+pub(crate) fn refuse_ended(act: &Act<'_>, state: State, past: Option<LeaseEnd>) -> Refused {
+    let same = match act {
+        Act::Complete => past == Some(LeaseEnd::Completed),
+        Act::Fail(_) => past == Some(LeaseEnd::Failed),
+        Act::GiveBack(_) => past == Some(LeaseEnd::GivenBack),
+        Act::Sleep(_) => past == Some(LeaseEnd::Slept),
+        Act::Cancel { .. } => state == State::Cancelled,
+        Act::Start | Act::Expire(_) => false,
+    };
+    if same { Refused::AlreadyDone } else { Refused::Ended }
+}
+
+fn expiry_message(what: Expiry, options: &Options) -> String {
+    match what {
+        Expiry::Lease => "the worker gave no sign of life for longer than its lease".into(),
+        Expiry::Timeout => {
+            format!("the attempt took longer than its timeout of {} ms", options.timeout_ms.unwrap_or_default())
+        }
+        Expiry::CancelGrace => "the worker did not stop within the grace time after the request to cancel".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use baton_core::Epoch;
+
+    fn held() -> LiveRow {
+        let rules = machine::claim(&Run::submitted(100), 100).unwrap();
+        LiveRow {
+            run: RunId::new(100, 1, 1),
+            queue: 1,
+            lane: 1,
+            priority: 5,
+            order_at: 100,
+            rules,
+            worker: None,
+            claimed_at: Some(100),
+            started_at: None,
+            key: None,
+            options: Options::default(),
+        }
+    }
+
+    fn act(act: Act<'_>) -> Decision {
+        let row = held();
+        decide(&row, &act, LeaseRef { run: row.run, epoch: Epoch(1) }, None, 5_000, 0.5).unwrap()
+    }
+
+    #[test]
+    fn what_comes_back_unfinished_keeps_its_place_in_the_line() {
+        for decision in [act(Act::GiveBack("")), act(Act::Expire(Expiry::Lease))] {
+            assert_eq!((decision.place, decision.order_at), (Place::Ready, 100));
+            assert!(decision.level < order::level(5, false));
+        }
+    }
+
+    #[test]
+    fn a_retry_lines_up_at_its_due_time() {
+        let decision = act(Act::Expire(Expiry::Timeout));
+        assert_eq!((decision.place, decision.order_at), (Place::Later, 6_000));
+        assert_eq!(decision.end, Some(LeaseEnd::TimedOut));
+        let mut woken = Woken::default();
+        decision.wake(7, 5_000, &mut woken);
+        assert_eq!(woken, Woken { lanes: vec![], later: vec![(7, 1_000)] });
+    }
+}

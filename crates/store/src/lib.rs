@@ -1,0 +1,173 @@
+//! Where Baton's runs, workers and leases live.
+//!
+//! One trait, [`Store`], and two implementations: [`sqlite::SqliteStore`] (one server, nothing to install) and
+//! [`postgres::PostgresStore`] (several servers). Both apply the rules of `baton-core` inside short transactions;
+//! neither has rules of its own. The verbs take batches: one call, one statement or one short transaction.
+//!
+//! Effects are data: a verb that makes runs claimable returns their lanes in [`Woken`], and the caller wakes
+//! whoever waits, after the commit.
+
+pub mod clock;
+mod decide;
+pub mod postgres;
+pub mod sqlite;
+mod types;
+
+pub use clock::Clock;
+pub use types::*;
+
+use std::fmt;
+
+use async_trait::async_trait;
+use baton_core::token::Hash;
+use baton_core::{Failure, LeaseEnd, Millis, RunId, WorkerId};
+
+/// Most runs one claim hands out.
+pub const CLAIM_RUNS_MAX: usize = 1_000;
+
+/// Why a store call failed as a whole. Nothing has changed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The store cannot be reached now. The call may have been carried out: repeat it.
+    #[error("the store cannot be reached: {0}")]
+    Unavailable(String),
+    /// The disk is full.
+    #[error("the store's disk is full")]
+    Full,
+    /// A bug, or a store that somebody else changed.
+    #[error("the store failed: {0}")]
+    Internal(String),
+}
+
+/// What a store call returns.
+pub type StoreResult<T> = Result<T, StoreError>;
+
+/// The kernel's verbs, and what is around them. Implementations answer alike: one contract suite runs on all.
+#[async_trait]
+pub trait Store: Send + Sync + fmt::Debug {
+    /// `sqlite` or `postgres`.
+    fn kind(&self) -> &'static str;
+
+    /// True when other processes may change this store, so that somebody has to look now and then.
+    fn is_shared(&self) -> bool;
+
+    /// The clock all of this store's times come from.
+    fn clock(&self) -> &Clock;
+
+    /// Statements sent since the start; what "an idle server is quiet" is measured with.
+    fn statements(&self) -> u64;
+
+    /// The time on the store's clock; fails when the store cannot be reached or written.
+    async fn now(&self) -> StoreResult<Millis>;
+
+    /// A random secret of this installation, made on first use and the same on every server.
+    async fn secret(&self, fresh: [u8; 32]) -> StoreResult<[u8; 32]>;
+
+    // ---- queues and lanes
+
+    /// The lanes with these names, made on first use. A lane is a namespace, a queue and a type.
+    async fn lanes(&self, names: &[LaneName]) -> StoreResult<Vec<Lane>>;
+    /// Every lane there is (at start, and to translate numbers back into names).
+    async fn all_lanes(&self) -> StoreResult<Vec<(LaneName, Lane)>>;
+    /// The queues of a namespace (all when `None`), by name, with their settings.
+    async fn queues(&self, namespace: Option<&str>) -> StoreResult<Vec<Queue>>;
+    /// Changes the settings of a queue, making it if it is not there.
+    async fn set_queue(&self, namespace: &str, name: &str, change: QueueChange) -> StoreResult<Queue>;
+    /// How many runs of each queue wait, are held, sleep, and since when the oldest claimable one waits. Counting stops at `cap`.
+    async fn depths(&self, queues: &[QueueId], cap: u64) -> StoreResult<Vec<Depth>>;
+
+    // ---- the kernel
+
+    /// Takes runs in. Each submission is all or nothing; the answers are in the order of the submissions.
+    async fn submit(&self, submissions: Vec<Submission>) -> StoreResult<Vec<SubmitAnswer>>;
+    /// Hands runs of one queue to waiting workers.
+    async fn claim(&self, request: ClaimRequest) -> StoreResult<ClaimAnswer>;
+    /// The runs that a worker got with this claim number and still holds: the answer that was lost.
+    /// `None`: all that it holds and has not started.
+    async fn claimed(&self, worker: WorkerId, claim_no: Option<i64>) -> StoreResult<Vec<Claimed>>;
+    /// Marks held runs as started.
+    async fn start(&self, leases: Vec<LeaseRef>) -> StoreResult<Vec<Verdict>>;
+    /// Completes held runs.
+    async fn complete(&self, done: Vec<Completion>) -> StoreResult<Changes>;
+    /// Fails attempts: retries by the run's policy, or ends it. `jitter` is a die from 0 to 1.
+    async fn fail(&self, failed: Vec<(LeaseRef, Failure)>, jitter: f64) -> StoreResult<Changes>;
+    /// Puts held runs back, at the front.
+    async fn give_back(&self, leases: Vec<(LeaseRef, String)>) -> StoreResult<Changes>;
+    /// Puts held runs to sleep.
+    async fn sleep(&self, leases: Vec<(LeaseRef, Due)>) -> StoreResult<Changes>;
+    /// Cancels runs: at once when nobody holds them, otherwise their workers have `grace_ms`.
+    async fn cancel(&self, runs: Vec<RunId>, grace_ms: Millis) -> StoreResult<Changes>;
+    /// Which lanes (of those given) have runs that can be claimed now, and when the next one becomes due.
+    async fn look(&self, lanes: &[LaneId]) -> StoreResult<Look>;
+
+    // ---- expiry, done by the reaper; each call is bounded by `limit`
+
+    /// Marks workers offline whose lease passed before `now - hold_off_ms`. Returns who.
+    async fn lose_workers(&self, hold_off_ms: Millis, limit: usize) -> StoreResult<Vec<WorkerId>>;
+    /// Takes back what offline workers still hold, and runs whose own deadline has passed.
+    async fn expire(&self, jitter: f64, limit: usize) -> StoreResult<Expired>;
+    /// Makes runs claimable that wait for their key although it has room (a limit was raised, a process died).
+    async fn unblock(&self, limit: usize) -> StoreResult<Woken>;
+
+    // ---- workers
+
+    /// Registers a new incarnation. The same `instance` again gives the same worker.
+    async fn register(&self, worker: NewWorker) -> StoreResult<Registered>;
+    /// Renews leases to `now + ttl`, and notes health and deltas.
+    async fn renew(&self, beats: Vec<Beat>) -> StoreResult<Vec<BeatAnswer>>;
+    /// Changes a worker's status. Offline gives back what it holds, at once.
+    async fn set_worker(&self, worker: WorkerId, status: WorkerStatus, why: &str) -> StoreResult<Option<WorkerChange>>;
+    /// Where these workers stand, in the order given; `None` for one that is not known.
+    async fn worker_statuses(&self, workers: &[WorkerId]) -> StoreResult<Vec<Option<WorkerStatus>>>;
+    /// One worker.
+    async fn worker(&self, worker: WorkerId) -> StoreResult<Option<Worker>>;
+    /// Workers, newest first.
+    async fn workers(&self, filter: &WorkerFilter, page: Page<WorkerId>) -> StoreResult<Vec<Worker>>;
+    /// How many workers the filter finds.
+    async fn count_workers(&self, filter: &WorkerFilter) -> StoreResult<u64>;
+
+    // ---- reading runs
+
+    /// One run with its input and, once it has ended, its output.
+    async fn run(&self, run: RunId) -> StoreResult<Option<RunRecord>>;
+    /// Runs, newest first, without input and output.
+    async fn runs(&self, filter: &RunFilter, page: Page<RunId>) -> StoreResult<Vec<RunRecord>>;
+    /// How many runs the filter finds.
+    async fn count_runs(&self, filter: &RunFilter) -> StoreResult<u64>;
+    /// The leases of a run that have ended, oldest first.
+    async fn attempts(&self, run: RunId) -> StoreResult<Vec<Attempt>>;
+    /// How the lease of this run with this epoch ended, if it has.
+    async fn lease_end(&self, lease: LeaseRef) -> StoreResult<Option<LeaseEnd>>;
+    /// How many claimable runs stand before this one in its queue (counting stops at `cap`).
+    async fn position(&self, run: RunId, cap: u64) -> StoreResult<Option<u64>>;
+    /// How many runs of this key are held in this queue.
+    async fn key_held(&self, queue: QueueId, key: &str) -> StoreResult<u64>;
+
+    // ---- keys, audit, retention
+
+    /// Adds an API key. False when the same key is there already.
+    async fn add_key(&self, key: NewKey) -> StoreResult<bool>;
+    /// The key with this hash, revoked or not.
+    async fn key(&self, hash: &Hash) -> StoreResult<Option<Key>>;
+    /// All keys, oldest first.
+    async fn keys(&self) -> StoreResult<Vec<Key>>;
+    /// Revokes a key. False when there is none with this id; true also when it was revoked before.
+    async fn revoke_key(&self, id: &str) -> StoreResult<bool>;
+    /// Writes lines of the audit log.
+    async fn audit(&self, entries: Vec<AuditEntry>) -> StoreResult<()>;
+    /// The audit log, newest first.
+    async fn audit_log(&self, page: Page<i64>) -> StoreResult<Vec<AuditRecord>>;
+    /// Deletes runs that ended before `now - runs_ms`, workers offline since before `now - workers_ms`, and audit lines older than `audit_ms`: at
+    /// most `limit` of each. Returns how many went.
+    async fn retain(&self, runs_ms: Millis, workers_ms: Millis, audit_ms: Millis, limit: usize) -> StoreResult<Retained>;
+
+    // ---- other servers
+
+    /// Tells other servers that these lanes have work. Only a hint: it may get lost.
+    async fn notify(&self, lanes: &[LaneId]) -> StoreResult<()>;
+    /// Waits for such hints. Returns lanes that have work; an empty list means "some were missed, look at all".
+    /// A store that is not shared never returns.
+    async fn listen(&self) -> StoreResult<Vec<LaneId>>;
+    /// Finishes what was begun and closes the store.
+    async fn close(&self);
+}
