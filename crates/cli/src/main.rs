@@ -1,1 +1,109 @@
-fn main(){}
+//! The `baton` program: the server, the tools of those who submit and of those who work, the demo.
+
+mod commands;
+mod connection;
+mod demo;
+mod duration;
+mod exit;
+mod logging;
+mod os;
+mod output;
+mod signals;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use commands::{completion, doctor, key, queue, run, serve, worker};
+use connection::Connection;
+use exit::Exit;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Hands each piece of work to exactly one worker, and takes it back when that worker falls.
+#[derive(Parser)]
+#[command(name = "baton", version, propagate_version = true, after_help = AFTER_HELP)]
+struct Cli {
+    #[command(flatten)]
+    connection: Connection,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  baton demo                                  see work survive a killed worker, in half a minute
+  baton serve                                 start a server on 127.0.0.1:7400
+  baton worker run --type greet --exec 'cat'  work on runs with a shell command
+  baton run submit greet --input '{\"a\":1}' --wait
+
+Exit codes:
+  0 done   1 the run failed   2 usage   3 not found   4 refused   5 unreachable";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Start the server.
+    Serve(serve::ServeArgs),
+    /// See work survive a killed worker and a frozen one.
+    Demo(demo::DemoArgs),
+    /// Submit runs and follow them.
+    #[command(subcommand)]
+    Run(run::RunCommand),
+    /// Look at workers, stop them, or be one.
+    #[command(subcommand)]
+    Worker(worker::WorkerCommand),
+    /// Look at queues, pause and limit them.
+    #[command(subcommand)]
+    Queue(queue::QueueCommand),
+    /// Make and revoke API keys.
+    #[command(subcommand)]
+    Key(key::KeyCommand),
+    /// Check the settings, the data directory, the store and the server.
+    Doctor(doctor::DoctorArgs),
+    /// Print the completion script of a shell.
+    Completion(completion::CompletionArgs),
+    /// One worker of the demo.
+    #[command(hide = true)]
+    DemoWorker(demo::worker::DemoWorkerArgs),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return Exit::failed(format!("cannot start: {error}")).report(),
+    };
+    let done = runtime.block_on(execute(cli));
+    // Whatever still runs in the background has nothing left to say.
+    runtime.shutdown_background();
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(exit) => exit.report(),
+    }
+}
+
+async fn execute(cli: Cli) -> Result<(), Exit> {
+    let connection = cli.connection;
+    match cli.command {
+        Command::Serve(args) => serve::serve(&connection, args).await,
+        Command::Demo(args) => demo::demo(args).await,
+        Command::Run(command) => run::execute(&connection.client()?, command).await,
+        Command::Worker(command) => worker::execute(&connection.client()?, command).await,
+        Command::Queue(command) => queue::execute(&connection.client()?, command).await,
+        Command::Key(command) => key::execute(&connection.client()?, command).await,
+        Command::Doctor(args) => doctor::doctor(&connection, args).await,
+        Command::Completion(args) => completion::completion(args),
+        Command::DemoWorker(args) => demo::worker::work(&connection.client()?, args).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -10,7 +10,7 @@
 //! * [`rate`]: how many runs a rate-limited queue may hand out now.
 //! * [`order`]: where a run stands in its queue.
 //! * [`token`]: credentials, derived or hashed.
-//! * [`id`]: identifiers.
+//! * [`id`]: identifiers of runs and workers, and the fence.
 
 #![warn(missing_docs)]
 

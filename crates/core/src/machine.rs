@@ -217,10 +217,26 @@ fn held(run: &Run, lease: Epoch) -> Result<(), Refused> {
 
 /// As [`held`], for a verb that ends the lease: the same call again is [`Refused::AlreadyDone`].
 fn held_to_end(run: &Run, lease: Epoch, past: Option<LeaseEnd>, end: LeaseEnd) -> Result<(), Refused> {
-    if past == Some(end) {
+    if past.is_some_and(|past| is_repeat(past, end)) {
         return Err(Refused::AlreadyDone);
     }
     held(run, lease)
+}
+
+/// True when a verb that ends a lease with `end` is a repeated call, given that the lease ended with `past`.
+///
+/// To fail or give back a run that somebody wants cancelled ends its lease with [`LeaseEnd::Cancelled`]. Whoever does so
+/// again gets the same answer, and so does a worker that the reaper was faster than: the run is cancelled either way.
+pub fn is_repeat(past: LeaseEnd, end: LeaseEnd) -> bool {
+    match past {
+        LeaseEnd::Cancelled => matches!(end, LeaseEnd::Failed | LeaseEnd::GivenBack),
+        LeaseEnd::Completed
+        | LeaseEnd::Failed
+        | LeaseEnd::GivenBack
+        | LeaseEnd::Slept
+        | LeaseEnd::Lost
+        | LeaseEnd::TimedOut => past == end,
+    }
 }
 
 /// Hands the run to a worker: the epoch moves on.
@@ -275,14 +291,7 @@ fn failed(run: &Run, reason: Reason) -> Run {
     Run { failures: run.failures + 1, ..run.ended(State::Failed, Some(reason)) }
 }
 
-fn again(
-    run: &Run,
-    reason: Reason,
-    policy: &RetryPolicy,
-    now: Millis,
-    not_before: Option<Millis>,
-    jitter: f64,
-) -> Run {
+fn again(run: &Run, reason: Reason, policy: &RetryPolicy, now: Millis, not_before: Option<Millis>, jitter: f64) -> Run {
     match retry::next_retry(policy, run.failures + 1, now, jitter) {
         Some(at) => Run { failures: run.failures + 1, ..run.waiting(at.max(not_before.unwrap_or(at)), false) },
         None => failed(run, reason),

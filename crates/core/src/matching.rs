@@ -105,12 +105,8 @@ mod tests {
     #[test]
     fn a_full_key_lets_others_pass() {
         let keyed = Candidate { key: Some("k"), ..run(1) };
-        let fates = assign(
-            &[keyed.clone(), keyed.clone(), run(1)],
-            &[slot("a", &[1], 9)],
-            &HashMap::from([("k", 1)]),
-            10,
-        );
+        let fates =
+            assign(&[keyed.clone(), keyed.clone(), run(1)], &[slot("a", &[1], 9)], &HashMap::from([("k", 1)]), 10);
         assert_eq!(fates, [Fate::Slot(0), Fate::KeyFull, Fate::Slot(0)]);
     }
 

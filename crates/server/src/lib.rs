@@ -1,1 +1,107 @@
-//! placeholder
+//! Baton's server: service verbs on a store, with an HTTP and a gRPC face on one port.
+//!
+//! Store, clock, listener and randomness are handed in ([`App::build`], [`serve`]), so that the whole server can run inside a
+//! simulator and tests can move time. [`run`] hands in the real ones.
+
+mod app;
+mod auth;
+mod backlog;
+mod coalesce;
+mod connection;
+mod dispatch;
+pub mod entropy;
+mod error;
+pub mod grpc;
+mod hearing;
+pub mod http;
+mod lanes;
+mod loops;
+mod metrics;
+pub mod service;
+mod settings;
+mod watch;
+mod workers;
+
+pub use app::{App, Parts};
+pub use auth::Caller;
+pub use connection::Listener;
+pub use error::Error;
+pub use metrics::Metrics;
+pub use settings::{Settings, SettingsFlags, data_default};
+
+use std::sync::Arc;
+
+use baton_store::postgres::{PostgresOptions, PostgresStore};
+use baton_store::sqlite::SqliteStore;
+use baton_store::{Clock, Store, StoreError};
+use tokio_util::sync::CancellationToken;
+
+use crate::entropy::SystemEntropy;
+
+/// Name of the file in the data directory that holds the server's address while it runs.
+pub const ADDRESS_FILE: &str = "server.addr";
+
+/// Opens the store that the settings name.
+pub async fn open_store(settings: &Settings, clock: Clock) -> Result<Arc<dyn Store>, StoreError> {
+    match settings.sqlite_path() {
+        Some(path) => Ok(Arc::new(SqliteStore::open(&path, clock)?)),
+        None => {
+            let options = PostgresOptions {
+                max_connections: settings.database_connections,
+                listen: settings.database_listen,
+                listen_url: settings.listen_url.clone(),
+                ..PostgresOptions::default()
+            };
+            let url = settings.database_url.as_deref().unwrap_or_default();
+            Ok(Arc::new(PostgresStore::connect(url, clock, options).await?))
+        }
+    }
+}
+
+/// Serves until `shutdown`, then drains: waiting polls are answered empty, calls in flight finish, and the store is closed.
+pub async fn serve(app: App, listener: impl Listener, shutdown: impl Future<Output = ()> + Send + 'static) {
+    let stop = CancellationToken::new();
+    let loops = CancellationToken::new();
+    loops::start(&app, &loops);
+    let router = http::router(app.clone()).merge(grpc::router().await);
+    tokio::spawn({
+        let (app, stop) = (app.clone(), stop.clone());
+        async move {
+            shutdown.await;
+            tracing::info!("stopping: waiting polls are answered, calls in flight finish");
+            app.dispatcher.close();
+            stop.cancel();
+        }
+    });
+    connection::serve(&app, listener, router, stop).await;
+    loops.cancel();
+    app.store.close().await;
+}
+
+/// Runs a server as the settings say, until `shutdown`.
+pub async fn run(settings: Settings, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<(), String> {
+    std::fs::create_dir_all(&settings.data)
+        .map_err(|error| format!("cannot make the data directory {}: {error}", settings.data.display()))?;
+    let store = open_store(&settings, Clock::Real).await.map_err(|error| match settings.sqlite_path() {
+        Some(path) => format!("cannot open {}: {error}", path.display()),
+        None => format!("cannot open the PostgreSQL database: {error}"),
+    })?;
+    let listener = tokio::net::TcpListener::bind(&settings.listen)
+        .await
+        .map_err(|error| format!("cannot listen on {}: {error}", settings.listen))?;
+    let address = listener.local_addr().map_err(|error| error.to_string())?;
+    let app =
+        App::build(store, settings, Arc::new(SystemEntropy)).await.map_err(|error| format!("cannot start: {error}"))?;
+    if let Some(key) = service::keys::first(&app).await? {
+        let path = app.settings.admin_key_path();
+        println!("The first admin API key, shown this once (and left in {}):\n\n    {key}\n", path.display());
+    }
+    let address_file = app.settings.data.join(ADDRESS_FILE);
+    std::fs::write(&address_file, address.to_string())
+        .map_err(|error| format!("cannot write {}: {error}", address_file.display()))?;
+    println!("Baton listens on http://{address} (store: {})", app.store.kind());
+    tracing::info!(%address, store = app.store.kind(), "listening");
+    serve(app, listener, shutdown).await;
+    let _ = std::fs::remove_file(&address_file);
+    Ok(())
+}

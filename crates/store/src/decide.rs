@@ -167,11 +167,12 @@ pub(crate) fn decide(
 
 /// The answer to a verb on a run that has left the live table.
 pub(crate) fn refuse_ended(act: &Act<'_>, state: State, past: Option<LeaseEnd>) -> Refused {
+    let repeats = |end| past.is_some_and(|past| machine::is_repeat(past, end));
     let same = match act {
-        Act::Complete => past == Some(LeaseEnd::Completed),
-        Act::Fail(_) => past == Some(LeaseEnd::Failed),
-        Act::GiveBack(_) => past == Some(LeaseEnd::GivenBack),
-        Act::Sleep(_) => past == Some(LeaseEnd::Slept),
+        Act::Complete => repeats(LeaseEnd::Completed),
+        Act::Fail(_) => repeats(LeaseEnd::Failed),
+        Act::GiveBack(_) => repeats(LeaseEnd::GivenBack),
+        Act::Sleep(_) => repeats(LeaseEnd::Slept),
         Act::Cancel { .. } => state == State::Cancelled,
         Act::Start | Act::Expire(_) => false,
     };
@@ -231,5 +232,13 @@ mod tests {
         let mut woken = Woken::default();
         decision.wake(7, 5_000, &mut woken);
         assert_eq!(woken, Woken { lanes: vec![], later: vec![(7, 1_000)] });
+    }
+
+    #[test]
+    fn a_repeated_give_back_of_a_cancelled_run_was_done_before_but_a_complete_was_not() {
+        let past = Some(LeaseEnd::Cancelled);
+        assert_eq!(refuse_ended(&Act::GiveBack(""), State::Cancelled, past), Refused::AlreadyDone);
+        assert_eq!(refuse_ended(&Act::Complete, State::Cancelled, past), Refused::Ended);
+        assert_eq!(refuse_ended(&Act::GiveBack(""), State::Cancelled, None), Refused::Ended);
     }
 }

@@ -74,6 +74,7 @@ create table live (
 create index live_ready on live (lane_id, level, order_at, run_id) where place = 0;
 create index live_later on live (lane_id, due_at) where place = 1;
 create index live_keys on live (queue_id, key, place, level, order_at) where key is not null;
+create index live_blocked on live (queue_id, key) where place = 2;
 create index live_held on live (worker_id, claim_no) where place = 3;
 create index live_deadline on live (least(timeout_at, lease_until, cancel_by))
     where place = 3 and least(timeout_at, lease_until, cancel_by) is not null;

@@ -1,1 +1,333 @@
-//! x
+//! The store inside the server: one SQLite file, one thread that writes, a few that read.
+//!
+//! Every verb is a function of a transaction (`Sql`) in a file of its own; this one only opens the store and sends each
+//! call to the thread that does it.
+
+mod admin;
+mod claim;
+mod complete;
+mod connection;
+mod crew;
+mod end;
+mod expire;
+mod files;
+mod job;
+mod migrate;
+mod read;
+mod reader;
+mod rows;
+mod statements;
+mod submit;
+#[cfg(test)]
+mod tests;
+mod workers;
+mod writer;
+
+pub use statements::SQL;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use baton_core::token::Hash;
+use baton_core::{Failure, LeaseEnd, Millis, RunId, WorkerId};
+
+use self::connection::{Role, Sql};
+use self::crew::Crew;
+use self::files::Files;
+use self::reader::Reader;
+use self::writer::Writer;
+use crate::{
+    Attempt, AuditEntry, AuditRecord, Beat, BeatAnswer, Changes, ClaimAnswer, ClaimRequest, Claimed, Clock, Completion,
+    Depth, Due, Expired, Key, Lane, LaneId, LaneName, LeaseRef, Look, NewKey, NewWorker, Page, Queue, QueueChange,
+    QueueId, Registered, Retained, RunFilter, RunRecord, Store, StoreResult, Submission, SubmitAnswer, Verdict, Woken,
+    Worker, WorkerChange, WorkerFilter, WorkerStatus,
+};
+
+/// Threads that read.
+const READERS: usize = 4;
+
+/// A store in one SQLite file.
+pub struct SqliteStore {
+    clock: Clock,
+    statements: Arc<AtomicU64>,
+    // Dropped in this order: the last connection to be closed, the writer's, tidies the files up.
+    readers: Crew,
+    writer: Crew,
+}
+
+impl SqliteStore {
+    /// Opens the store in this file, making it if it is not there. One process at a time may have it open.
+    pub fn open(path: &Path, clock: Clock) -> StoreResult<SqliteStore> {
+        SqliteStore::open_files(Files::at(path)?, Role::DurableWriter, clock)
+    }
+
+    /// Opens a new store that is gone when it is closed. It behaves as one in a file, because it is in one: SQLite's
+    /// own memory databases know neither a write-ahead log nor readers beside the writer.
+    pub fn open_in_memory(clock: Clock) -> StoreResult<SqliteStore> {
+        SqliteStore::open_files(Files::temporary()?, Role::FleetingWriter, clock)
+    }
+
+    fn open_files(files: Files, role: Role, clock: Clock) -> StoreResult<SqliteStore> {
+        let statements = Arc::new(AtomicU64::new(0));
+        let connection = connection::open(files.database(), role)?;
+        migrate::migrate(&Sql { connection: &connection, statements: &statements, now: clock.local() })?;
+        let mut readers = Vec::with_capacity(READERS);
+        for _ in 0..READERS {
+            let connection = connection::open(files.database(), Role::Reader)?;
+            readers.push(Reader { connection, clock: clock.clone(), statements: Arc::clone(&statements) });
+        }
+        let writer = Writer { connection, clock: clock.clone(), statements: Arc::clone(&statements), files };
+        Ok(SqliteStore {
+            clock,
+            statements,
+            readers: Crew::start("sqlite-reader", readers)?,
+            writer: Crew::start("sqlite-writer", vec![writer])?,
+        })
+    }
+
+    async fn write<T, W>(&self, work: W) -> StoreResult<T>
+    where
+        T: Send + 'static,
+        W: FnOnce(&Sql<'_>) -> StoreResult<T> + Send + 'static,
+    {
+        self.writer.run(work).await
+    }
+
+    async fn read<T, W>(&self, work: W) -> StoreResult<T>
+    where
+        T: Send + 'static,
+        W: FnOnce(&Sql<'_>) -> StoreResult<T> + Send + 'static,
+    {
+        self.readers.run(work).await
+    }
+}
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteStore").field("clock", &self.clock).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    fn kind(&self) -> &'static str {
+        "sqlite"
+    }
+
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    fn statements(&self) -> u64 {
+        self.statements.load(Ordering::Relaxed)
+    }
+
+    async fn now(&self) -> StoreResult<Millis> {
+        self.write(|sql| sql.execute(statements::CHECK_WRITABLE, []).map(|_| sql.now)).await
+    }
+
+    async fn secret(&self, fresh: [u8; 32]) -> StoreResult<[u8; 32]> {
+        self.write(move |sql| admin::secret(sql, fresh)).await
+    }
+
+    async fn lanes(&self, names: &[LaneName]) -> StoreResult<Vec<Lane>> {
+        let names = names.to_vec();
+        self.write(move |sql| admin::lanes(sql, &names)).await
+    }
+
+    async fn all_lanes(&self) -> StoreResult<Vec<(LaneName, Lane)>> {
+        self.read(admin::all_lanes).await
+    }
+
+    async fn queues(&self, namespace: Option<&str>) -> StoreResult<Vec<Queue>> {
+        let namespace = namespace.map(str::to_owned);
+        self.read(move |sql| admin::queues(sql, namespace.as_deref())).await
+    }
+
+    async fn set_queue(&self, namespace: &str, name: &str, change: QueueChange) -> StoreResult<Queue> {
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        self.write(move |sql| admin::set_queue(sql, &namespace, &name, change)).await
+    }
+
+    async fn depths(&self, queues: &[QueueId], cap: u64) -> StoreResult<Vec<Depth>> {
+        let queues = queues.to_vec();
+        self.read(move |sql| admin::depths(sql, &queues, cap)).await
+    }
+
+    async fn submit(&self, submissions: Vec<Submission>) -> StoreResult<Vec<SubmitAnswer>> {
+        self.write(move |sql| submit::submit(sql, &submissions)).await
+    }
+
+    async fn claim(&self, request: ClaimRequest) -> StoreResult<ClaimAnswer> {
+        self.write(move |sql| claim::claim(sql, &request)).await
+    }
+
+    async fn claimed(&self, worker: WorkerId, claim_no: Option<i64>) -> StoreResult<Vec<Claimed>> {
+        self.read(move |sql| read::claimed(sql, worker, claim_no)).await
+    }
+
+    async fn start(&self, leases: Vec<LeaseRef>) -> StoreResult<Vec<Verdict>> {
+        self.write(move |sql| end::start(sql, &leases)).await
+    }
+
+    async fn complete(&self, done: Vec<Completion>) -> StoreResult<Changes> {
+        self.write(move |sql| complete::complete(sql, &done)).await
+    }
+
+    async fn fail(&self, failed: Vec<(LeaseRef, Failure)>, jitter: f64) -> StoreResult<Changes> {
+        self.write(move |sql| end::fail(sql, &failed, jitter)).await
+    }
+
+    async fn give_back(&self, leases: Vec<(LeaseRef, String)>) -> StoreResult<Changes> {
+        self.write(move |sql| end::give_back(sql, &leases)).await
+    }
+
+    async fn sleep(&self, leases: Vec<(LeaseRef, Due)>) -> StoreResult<Changes> {
+        self.write(move |sql| end::sleep(sql, &leases)).await
+    }
+
+    async fn cancel(&self, runs: Vec<RunId>, grace_ms: Millis) -> StoreResult<Changes> {
+        self.write(move |sql| end::cancel(sql, &runs, grace_ms)).await
+    }
+
+    async fn look(&self, lanes: &[LaneId]) -> StoreResult<Look> {
+        let lanes = lanes.to_vec();
+        self.read(move |sql| read::look(sql, &lanes)).await
+    }
+
+    async fn lose_workers(&self, hold_off_ms: Millis, limit: usize) -> StoreResult<Vec<WorkerId>> {
+        self.write(move |sql| expire::lose_workers(sql, hold_off_ms, limit)).await
+    }
+
+    async fn expire(&self, jitter: f64, limit: usize) -> StoreResult<Expired> {
+        self.write(move |sql| expire::expire(sql, jitter, limit)).await
+    }
+
+    async fn unblock(&self, limit: usize) -> StoreResult<Woken> {
+        let keys = self.read(expire::blocked_keys).await?;
+        if keys.is_empty() {
+            return Ok(Woken::default());
+        }
+        self.write(move |sql| expire::unblock(sql, &keys, limit)).await
+    }
+
+    async fn register(&self, worker: NewWorker) -> StoreResult<Registered> {
+        self.write(move |sql| workers::register(sql, &worker)).await
+    }
+
+    async fn renew(&self, beats: Vec<Beat>) -> StoreResult<Vec<BeatAnswer>> {
+        self.write(move |sql| workers::renew(sql, &beats)).await
+    }
+
+    async fn set_worker(&self, worker: WorkerId, status: WorkerStatus, why: &str) -> StoreResult<Option<WorkerChange>> {
+        let why = why.to_owned();
+        self.write(move |sql| workers::set_worker(sql, worker, status, &why)).await
+    }
+
+    async fn worker_statuses(&self, workers: &[WorkerId]) -> StoreResult<Vec<Option<WorkerStatus>>> {
+        let workers = workers.to_vec();
+        self.read(move |sql| workers::worker_statuses(sql, &workers)).await
+    }
+
+    async fn worker(&self, worker: WorkerId) -> StoreResult<Option<Worker>> {
+        self.read(move |sql| workers::worker(sql, worker)).await
+    }
+
+    async fn workers(&self, filter: &WorkerFilter, page: Page<WorkerId>) -> StoreResult<Vec<Worker>> {
+        let filter = filter.clone();
+        self.read(move |sql| workers::workers(sql, &filter, page)).await
+    }
+
+    async fn count_workers(&self, filter: &WorkerFilter) -> StoreResult<u64> {
+        let filter = filter.clone();
+        self.read(move |sql| workers::count_workers(sql, &filter)).await
+    }
+
+    async fn run(&self, run: RunId) -> StoreResult<Option<RunRecord>> {
+        self.read(move |sql| read::run(sql, run)).await
+    }
+
+    async fn runs(&self, filter: &RunFilter, page: Page<RunId>) -> StoreResult<Vec<RunRecord>> {
+        let filter = filter.clone();
+        self.read(move |sql| read::runs(sql, &filter, page)).await
+    }
+
+    async fn count_runs(&self, filter: &RunFilter) -> StoreResult<u64> {
+        let filter = filter.clone();
+        self.read(move |sql| read::count_runs(sql, &filter)).await
+    }
+
+    async fn attempts(&self, run: RunId) -> StoreResult<Vec<Attempt>> {
+        self.read(move |sql| read::attempts(sql, run)).await
+    }
+
+    async fn lease_end(&self, lease: LeaseRef) -> StoreResult<Option<LeaseEnd>> {
+        self.read(move |sql| end::lease_end(sql, lease)).await
+    }
+
+    async fn position(&self, run: RunId, cap: u64) -> StoreResult<Option<u64>> {
+        self.read(move |sql| read::position(sql, run, cap)).await
+    }
+
+    async fn key_held(&self, queue: QueueId, key: &str) -> StoreResult<u64> {
+        let key = key.to_owned();
+        self.read(move |sql| read::key_held(sql, queue, &key)).await
+    }
+
+    async fn add_key(&self, key: NewKey) -> StoreResult<bool> {
+        self.write(move |sql| admin::add_key(sql, &key)).await
+    }
+
+    async fn key(&self, hash: &Hash) -> StoreResult<Option<Key>> {
+        let hash = *hash;
+        self.read(move |sql| admin::key(sql, &hash)).await
+    }
+
+    async fn keys(&self) -> StoreResult<Vec<Key>> {
+        self.read(admin::keys).await
+    }
+
+    async fn revoke_key(&self, id: &str) -> StoreResult<bool> {
+        let id = id.to_owned();
+        self.write(move |sql| admin::revoke_key(sql, &id)).await
+    }
+
+    async fn audit(&self, entries: Vec<AuditEntry>) -> StoreResult<()> {
+        self.write(move |sql| admin::audit(sql, &entries)).await
+    }
+
+    async fn audit_log(&self, page: Page<i64>) -> StoreResult<Vec<AuditRecord>> {
+        self.read(move |sql| admin::audit_log(sql, page)).await
+    }
+
+    async fn retain(
+        &self,
+        runs_ms: Millis,
+        workers_ms: Millis,
+        audit_ms: Millis,
+        limit: usize,
+    ) -> StoreResult<Retained> {
+        let retention = admin::Retention { runs_ms, workers_ms, audit_ms, limit };
+        self.write(move |sql| admin::retain(sql, retention)).await
+    }
+
+    async fn notify(&self, _lanes: &[LaneId]) -> StoreResult<()> {
+        Ok(())
+    }
+
+    async fn listen(&self) -> StoreResult<Vec<LaneId>> {
+        std::future::pending().await
+    }
+
+    async fn close(&self) {
+        self.readers.stop().await;
+        self.writer.stop().await;
+    }
+}

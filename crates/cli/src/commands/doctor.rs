@@ -1,0 +1,234 @@
+//! `baton doctor`: what is wrong here, and what to do about it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use baton::{Client, ClientError};
+use baton_server::{Settings, SettingsFlags};
+use baton_store::{Clock, StoreError};
+use clap::Args;
+use serde::Serialize;
+
+use super::serve;
+use crate::connection::Connection;
+use crate::exit::Exit;
+use crate::os;
+use crate::output::{Format, Table};
+
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+const DISK_FREE_WARN: u64 = 1 << 30;
+const DISK_FREE_FAIL: u64 = 100 << 20;
+/// A clock that is off by more confuses people who compare logs; it breaks nothing.
+const CLOCK_OFF_MS_WARN: i64 = 2_000;
+
+#[derive(Args)]
+#[command(after_help = "Checks what `baton serve` and the other commands would use with the same options and
+environment. Ends with 1 if anything fails.")]
+pub struct DoctorArgs {
+    /// Settings file (TOML).
+    #[arg(long, env = "BATON_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    Ok,
+    Warn,
+    Fail,
+}
+
+/// What one look found.
+#[derive(Serialize)]
+struct Check {
+    name: &'static str,
+    status: Status,
+    found: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    todo: Option<String>,
+}
+
+impl Check {
+    fn ok(name: &'static str, found: impl Into<String>) -> Check {
+        Check { name, status: Status::Ok, found: found.into(), todo: None }
+    }
+
+    fn warn(name: &'static str, found: impl Into<String>, todo: impl Into<String>) -> Check {
+        Check { name, status: Status::Warn, found: found.into(), todo: Some(todo.into()) }
+    }
+
+    fn fail(name: &'static str, found: impl Into<String>, todo: impl Into<String>) -> Check {
+        Check { status: Status::Fail, ..Check::warn(name, found, todo) }
+    }
+}
+
+#[derive(Serialize)]
+struct Report {
+    ok: bool,
+    checks: Vec<Check>,
+}
+
+/// Looks at everything and reports.
+pub async fn doctor(connection: &Connection, args: DoctorArgs) -> Result<(), Exit> {
+    let mut checks = Vec::new();
+    let flags = SettingsFlags { data: connection.data.clone(), ..SettingsFlags::default() };
+    let settings = serve::load(args.config.as_deref(), flags);
+    let directory = settings.as_ref().map_or_else(|_| connection.data_directory(), |settings| settings.data.clone());
+    checks.push(check_settings(args.config.as_deref(), &settings));
+    checks.push(check_directory(&directory));
+    checks.push(check_disk(&directory));
+    let key = connection.find_api_key()?;
+    let client = Client::new(&connection.url, key.as_deref().unwrap_or_default())?.with_timeout(CALL_TIMEOUT);
+    let server = check_server(&client).await;
+    let server_answers = server.status == Status::Ok;
+    checks.push(server);
+    if server_answers {
+        checks.push(check_store_behind(&client).await);
+        checks.push(check_key(&client, key.is_some(), connection).await);
+    }
+    if let Ok(settings) = &settings
+        && (!server_answers || settings.sqlite_path().is_none())
+    {
+        checks.extend(check_store(settings).await);
+    }
+    let report = Report { ok: checks.iter().all(|check| check.status != Status::Fail), checks };
+    args.format.print(&report, table);
+    if report.ok { Ok(()) } else { Err(Exit::failed_silently()) }
+}
+
+fn table(report: &Report) -> String {
+    let mut table = Table::plain();
+    for check in &report.checks {
+        let status = match check.status {
+            Status::Ok => "ok",
+            Status::Warn => "warn",
+            Status::Fail => "FAIL",
+        };
+        table.row([status, check.name, &check.found]);
+        if let Some(todo) = &check.todo {
+            table.row(["", "", &format!("-> {todo}")]);
+        }
+    }
+    table.to_string()
+}
+
+fn check_settings(config: Option<&Path>, settings: &Result<Settings, String>) -> Check {
+    let name = "settings";
+    let from = config.map_or("defaults and environment".into(), |path| format!("{} and environment", path.display()));
+    match settings {
+        Ok(settings) => {
+            let store = settings.sqlite_path().map_or("PostgreSQL".into(), |path| path.display().to_string());
+            Check::ok(name, format!("{from}; listen on {}, store {store}", settings.listen))
+        }
+        Err(error) => Check::fail(name, error, "correct the file or the variable; `baton serve --help` names them"),
+    }
+}
+
+fn check_directory(directory: &Path) -> Check {
+    let name = "data directory";
+    let shown = directory.display();
+    if !directory.exists() {
+        return Check::warn(name, format!("{shown} does not exist yet"), "`baton serve` makes it");
+    }
+    match tempfile::tempfile_in(directory) {
+        Ok(_) => Check::ok(name, format!("{shown} can be written")),
+        Err(error) => Check::fail(
+            name,
+            format!("{shown} cannot be written: {error}"),
+            "give it to the user the server runs as, or choose another with --data",
+        ),
+    }
+}
+
+fn check_disk(directory: &Path) -> Check {
+    let name = "disk";
+    let existing = directory.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
+    let (free, size) = match os::disk_space(existing) {
+        Ok(space) => space,
+        Err(error) => return Check::warn(name, format!("cannot be measured: {error}"), "look yourself with `df`"),
+    };
+    let found = format!("{} MiB of {} MiB free", free >> 20, size >> 20);
+    let todo = "free some space: a full disk takes no new runs (and loses none)";
+    match free {
+        0..DISK_FREE_FAIL => Check::fail(name, found, todo),
+        DISK_FREE_FAIL..DISK_FREE_WARN => Check::warn(name, found, todo),
+        DISK_FREE_WARN.. => Check::ok(name, found),
+    }
+}
+
+async fn check_server(client: &Client) -> Check {
+    let name = "server";
+    match client.healthz().await {
+        Ok(()) => Check::ok(name, format!("{} answers", client.url())),
+        Err(error) => Check::fail(
+            name,
+            format!("{} does not: {error}", client.url()),
+            "start it with `baton serve`, or say where it is with --url",
+        ),
+    }
+}
+
+async fn check_store_behind(client: &Client) -> Check {
+    let name = "store of the server";
+    match client.readyz().await {
+        Ok(_) => Check::ok(name, "reachable and migrated"),
+        Err(error) => Check::fail(name, error.to_string(), "the server's log says why; look at its database"),
+    }
+}
+
+async fn check_key(client: &Client, has_key: bool, connection: &Connection) -> Check {
+    let name = "API key";
+    let place = connection.admin_key_path();
+    let from = match (&connection.api_key, has_key) {
+        (Some(_), _) => "--api-key or BATON_API_KEY".to_owned(),
+        (None, true) => place.display().to_string(),
+        (None, false) => {
+            let found = format!("none given, and none in {}", place.display());
+            return Check::fail(name, found, "set BATON_API_KEY, or give --api-key or --data");
+        }
+    };
+    match client.queues(None).await {
+        Ok(_) => Check::ok(name, format!("the one from {from} is good")),
+        Err(ClientError::Refused { status: 403, ref code, .. }) if code == "forbidden" => {
+            Check::ok(name, format!("the one from {from} is known, but may not read"))
+        }
+        Err(error) => Check::fail(
+            name,
+            format!("the one from {from} is refused: {error}"),
+            "make one with `baton key create` where a good admin key is at hand",
+        ),
+    }
+}
+
+/// Opens the store itself: no server answers for it, or its clock is another machine's.
+async fn check_store(settings: &Settings) -> Vec<Check> {
+    let name = "store";
+    if let Some(path) = settings.sqlite_path().filter(|path| !path.exists()) {
+        return vec![Check::warn(name, format!("{} does not exist yet", path.display()), "`baton serve` makes it")];
+    }
+    let opened = async {
+        let store = baton_server::open_store(settings, Clock::Real).await?;
+        let before = Clock::Real.local();
+        let now = store.now().await;
+        let after = Clock::Real.local();
+        let kind = store.kind();
+        store.close().await;
+        Ok::<_, StoreError>((kind, now? - (before + after) / 2))
+    };
+    let (kind, off) = match tokio::time::timeout(CALL_TIMEOUT, opened).await {
+        Ok(Ok(opened)) => opened,
+        Ok(Err(error)) => return vec![Check::fail(name, error.to_string(), "look at the database and its address")],
+        Err(_) => return vec![Check::fail(name, "no answer in time", "look at the database and its address")],
+    };
+    let clock = match off.abs() {
+        0..CLOCK_OFF_MS_WARN => Check::ok("clock", format!("{} ms from the store's", off.abs())),
+        _ => Check::warn(
+            "clock",
+            format!("{} ms from the store's", off.abs()),
+            "nothing breaks (times come from the store), but set it right with NTP",
+        ),
+    };
+    vec![Check::ok(name, format!("{kind}, reachable and migrated")), clock]
+}

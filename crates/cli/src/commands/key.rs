@@ -1,0 +1,74 @@
+//! `baton key`: who may do what.
+
+use baton::Client;
+use baton::proto::{CreateKey, Keys};
+use clap::{Args, Subcommand};
+
+use crate::exit::Exit;
+use crate::output::{Format, Table, or_dash, print_line};
+
+#[derive(Subcommand)]
+pub enum KeyCommand {
+    /// Make a key. It is shown this once and never again.
+    #[command(after_help = "Examples:
+  baton key create ci --scope submit --scope read
+  baton key create mac-mini-3 --scope worker --namespace mobile")]
+    Create(CreateArgs),
+    /// List keys.
+    #[command(visible_alias = "ls")]
+    List(Format),
+    /// Revoke a key.
+    Revoke {
+        /// Its identifier, as `key list` shows it.
+        id: String,
+    },
+}
+
+#[derive(Args)]
+pub struct CreateArgs {
+    /// What you call it.
+    name: String,
+    /// What it may do: admin, submit, worker or read. May be given several times.
+    #[arg(long = "scope", required = true, value_parser = ["admin", "submit", "worker", "read"])]
+    scopes: Vec<String>,
+    /// The only namespace it is good for.
+    #[arg(long, short)]
+    namespace: Option<String>,
+    #[command(flatten)]
+    format: Format,
+}
+
+/// Carries out a command about keys.
+pub async fn execute(client: &Client, command: KeyCommand) -> Result<(), Exit> {
+    match command {
+        KeyCommand::Create(args) => {
+            let key = CreateKey { name: args.name, scopes: args.scopes, namespace: args.namespace };
+            let created = client.create_key(&key).await?;
+            args.format.print(&created, |created| {
+                eprintln!("Keep it: it is not shown again. To revoke it: baton key revoke {}", created.id);
+                created.key.clone()
+            });
+        }
+        KeyCommand::List(format) => format.print(&client.keys().await?, table),
+        KeyCommand::Revoke { id } => {
+            client.revoke_key(&id).await?;
+            print_line(format!("revoked {id}"));
+        }
+    }
+    Ok(())
+}
+
+fn table(keys: &Keys) -> String {
+    let mut table = Table::new(&["id", "name", "scopes", "namespace", "created", "revoked"]);
+    for key in &keys.keys {
+        table.row([
+            key.id.clone(),
+            key.name.clone(),
+            key.scopes.join(","),
+            key.namespace.clone().unwrap_or_else(|| "all".into()),
+            key.created_at.to_string(),
+            or_dash(key.revoked_at),
+        ]);
+    }
+    table.to_string()
+}

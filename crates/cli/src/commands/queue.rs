@@ -1,0 +1,165 @@
+//! `baton queue`: what waits where, and how much of it may run.
+
+use std::time::Duration;
+
+use baton::Client;
+use baton::proto::{NAMESPACE_DEFAULT, PauseQueue, QueueLimits, QueueView, Queues};
+use clap::{Args, Subcommand};
+
+use crate::duration;
+use crate::exit::Exit;
+use crate::output::{Format, Table, or_dash};
+
+#[derive(Subcommand)]
+pub enum QueueCommand {
+    /// List queues with what waits, is held and sleeps in them.
+    #[command(visible_alias = "ls")]
+    List(ListArgs),
+    /// Stop handing out runs; what is held goes on.
+    #[command(after_help = "Examples:
+  baton queue pause builds            until somebody resumes it
+  baton queue pause builds --for 10m")]
+    Pause(PauseArgs),
+    /// Hand out runs again.
+    Resume(QueueArgs),
+    /// Change the limits of a queue; `none` clears one.
+    #[command(after_help = "Examples:
+  baton queue limit builds --rate 5 --per-key 2
+  baton queue limit builds --backlog none")]
+    Limit(LimitArgs),
+}
+
+#[derive(Args)]
+pub struct ListArgs {
+    /// Only this namespace.
+    #[arg(long, short)]
+    namespace: Option<String>,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Args)]
+pub struct QueueArgs {
+    /// The queue.
+    queue: String,
+    /// Its namespace.
+    #[arg(long, short, default_value = NAMESPACE_DEFAULT)]
+    namespace: String,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Args)]
+pub struct PauseArgs {
+    #[command(flatten)]
+    queue: QueueArgs,
+    /// Resume by itself after this long.
+    #[arg(long = "for", value_name = "SPAN", value_parser = duration::parse)]
+    span: Option<Duration>,
+}
+
+#[derive(Args)]
+pub struct LimitArgs {
+    #[command(flatten)]
+    queue: QueueArgs,
+    /// Most runs that may wait.
+    #[arg(long, value_name = "RUNS", value_parser = limit::<u64>, required_unless_present_any = ["rate", "per_key"])]
+    backlog: Option<Limit<u64>>,
+    /// Most runs handed out in a second.
+    #[arg(long, value_name = "RUNS", value_parser = limit::<f64>)]
+    rate: Option<Limit<f64>>,
+    /// Most runs of one key that may be held at once.
+    #[arg(long, value_name = "RUNS", value_parser = limit::<u32>)]
+    per_key: Option<Limit<u32>>,
+}
+
+/// A limit, or none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Limit<T>(Option<T>);
+
+fn limit<T: std::str::FromStr>(text: &str) -> Result<Limit<T>, String> {
+    match text {
+        "none" => Ok(Limit(None)),
+        number => number.parse().map(|number| Limit(Some(number))).map_err(|_| "a number or `none` is wanted".into()),
+    }
+}
+
+/// Carries out a command about queues.
+pub async fn execute(client: &Client, command: QueueCommand) -> Result<(), Exit> {
+    match command {
+        QueueCommand::List(args) => {
+            let queues = client.queues(args.namespace.as_deref()).await?;
+            args.format.print(&queues, table);
+        }
+        QueueCommand::Pause(PauseArgs { queue, span }) => {
+            let pause = PauseQueue { until: None, for_ms: span.map(|span| span.as_millis() as u64) };
+            show(queue.format, client.pause_queue(&queue.namespace, &queue.queue, &pause).await?);
+        }
+        QueueCommand::Resume(queue) => {
+            show(queue.format, client.resume_queue(&queue.namespace, &queue.queue).await?);
+        }
+        QueueCommand::Limit(LimitArgs { queue, backlog, rate, per_key }) => {
+            let limits = QueueLimits {
+                backlog_max: backlog.map(|limit| limit.0),
+                rate_per_second: rate.map(|limit| limit.0),
+                key_limit: per_key.map(|limit| limit.0),
+            };
+            show(queue.format, client.limit_queue(&queue.namespace, &queue.queue, &limits).await?);
+        }
+    }
+    Ok(())
+}
+
+fn show(format: Format, queue: QueueView) {
+    format.print(&queue, |queue| table(&Queues { queues: vec![queue.clone()] }));
+}
+
+fn table(queues: &Queues) -> String {
+    let headings = [
+        "namespace",
+        "queue",
+        "ready",
+        "scheduled",
+        "held",
+        "sleeping",
+        "oldest",
+        "paused",
+        "backlog",
+        "rate",
+        "per key",
+    ];
+    let mut table = Table::new(&headings);
+    for queue in &queues.queues {
+        let paused = match (queue.paused, queue.paused_until) {
+            (false, _) => "no".to_owned(),
+            (true, Some(until)) if until.0 != i64::MAX => format!("until {until}"),
+            (true, _) => "yes".to_owned(),
+        };
+        table.row([
+            queue.namespace.clone(),
+            queue.name.clone(),
+            queue.ready.to_string(),
+            queue.scheduled.to_string(),
+            queue.held.to_string(),
+            queue.sleeping.to_string(),
+            or_dash(queue.oldest_ms.map(duration::show)),
+            paused,
+            queue.backlog_max.to_string(),
+            or_dash(queue.rate_per_second.map(|rate| format!("{rate}/s"))),
+            or_dash(queue.key_limit),
+        ]);
+    }
+    table.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_a_number_or_none() {
+        assert_eq!(limit::<u32>("7"), Ok(Limit(Some(7))));
+        assert_eq!(limit::<u32>("none"), Ok(Limit(None)));
+        assert!(limit::<u32>("-1").is_err());
+    }
+}

@@ -1,0 +1,156 @@
+//! `baton run`: submit runs and follow them.
+
+mod show;
+mod submit;
+mod watch;
+
+use baton::proto::{NAMESPACE_DEFAULT, RunView};
+use baton::{Client, RunFilter};
+use baton_core::State;
+use clap::{Args, Subcommand};
+
+use crate::exit::Exit;
+use crate::output::{Format, print_line};
+
+#[derive(Subcommand)]
+pub enum RunCommand {
+    /// Submit a run.
+    #[command(after_help = "Examples:
+  baton run submit greet --input '{\"name\":\"Ada\"}'
+  baton run submit build --queue mac --input @build.json --priority 9 --wait
+  echo '[1,2,3]' | baton run submit sum --input - --idempotency-key order-17
+  baton run submit report --delay 10m --max-attempts 5 --timeout 1h")]
+    Submit(submit::SubmitArgs),
+    /// List runs, newest first.
+    #[command(
+        visible_alias = "ls",
+        after_help = "Examples:
+  baton run list --state failed
+  baton run list --queue mac --limit 200 --json"
+    )]
+    List(ListArgs),
+    /// Show a run with its input and output.
+    Get(OneArgs),
+    /// Show what happened to a run.
+    History(OneArgs),
+    /// Cancel a run: at once, or by telling the worker that holds it.
+    Cancel(OneArgs),
+    /// Submit a run again that has ended.
+    Retry(OneArgs),
+    /// Say why a run is where it is.
+    Explain(OneArgs),
+    /// Follow a run to its end, or a queue until interrupted.
+    #[command(after_help = "Examples:
+  baton run watch 0198c1f2-...      ends with 0 when the run completes, with 1 when it does not
+  baton run watch --queue builds")]
+    Watch(WatchArgs),
+}
+
+#[derive(Args)]
+pub struct OneArgs {
+    /// The run.
+    id: String,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Args)]
+pub struct ListArgs {
+    /// In this namespace.
+    #[arg(long, short)]
+    namespace: Option<String>,
+    /// On this queue.
+    #[arg(long, short)]
+    queue: Option<String>,
+    /// Of this type.
+    #[arg(long = "type", short = 't', value_name = "TYPE")]
+    kind: Option<String>,
+    /// In this state.
+    #[arg(long, short, value_parser = parse_state)]
+    state: Option<State>,
+    /// Held by this worker, now or at their end.
+    #[arg(long, value_name = "ID")]
+    worker: Option<String>,
+    /// With this key.
+    #[arg(long)]
+    key: Option<String>,
+    /// At most this many.
+    #[arg(long, default_value_t = 50)]
+    limit: usize,
+    /// Go on where a list ended.
+    #[arg(long)]
+    cursor: Option<String>,
+    /// Also count all that there are.
+    #[arg(long)]
+    total: bool,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Args)]
+pub struct WatchArgs {
+    /// The run.
+    #[arg(required_unless_present = "queue")]
+    id: Option<String>,
+    /// A queue instead of a run.
+    #[arg(long, short, conflicts_with = "id")]
+    queue: Option<String>,
+    /// The queue's namespace.
+    #[arg(long, short, default_value = NAMESPACE_DEFAULT)]
+    namespace: String,
+}
+
+fn parse_state(word: &str) -> Result<State, String> {
+    State::parse(word).ok_or_else(|| format!("one of {} is wanted", State::ALL.map(State::as_str).join(", ")))
+}
+
+/// Carries out a command about runs.
+pub async fn execute(client: &Client, command: RunCommand) -> Result<(), Exit> {
+    match command {
+        RunCommand::Submit(args) => submit::submit(client, args).await?,
+        RunCommand::List(args) => list(client, args).await?,
+        RunCommand::Get(OneArgs { id, format }) => format.print(&client.run(&id).await?, show::run),
+        RunCommand::History(OneArgs { id, format }) => format.print(&client.history(&id).await?, show::history),
+        RunCommand::Cancel(OneArgs { id, format }) => format.print(&client.cancel(&id).await?, |run| {
+            let note = if run.cancelling { " (its worker has been told to stop)" } else { "" };
+            format!("{} {}{note}", run.id, run.state.as_str())
+        }),
+        RunCommand::Retry(OneArgs { id, format }) => format.print(&client.retry(&id).await?, |run| run.id.clone()),
+        RunCommand::Explain(OneArgs { id, format }) => format.print(&client.explain(&id).await?, show::explanation),
+        RunCommand::Watch(args) => match (args.id, args.queue) {
+            (Some(id), _) => watch::run(client, &id).await?,
+            (None, Some(queue)) => watch::queue(client, &args.namespace, &queue).await?,
+            (None, None) => return Err(Exit::usage("a run or --queue is wanted")),
+        },
+    }
+    Ok(())
+}
+
+async fn list(client: &Client, args: ListArgs) -> Result<(), Exit> {
+    let filter = RunFilter {
+        namespace: args.namespace,
+        queue: args.queue,
+        kind: args.kind,
+        state: args.state,
+        worker: args.worker,
+        key: args.key,
+        limit: Some(args.limit),
+        cursor: args.cursor,
+        total: args.total,
+    };
+    args.format.print(&client.runs(&filter).await?, show::page);
+    Ok(())
+}
+
+/// Prints what came out of a run that has ended, and ends with 1 unless it completed.
+fn finish(run: &RunView, format: Format) -> Result<(), Exit> {
+    if format.json {
+        format.print(run, show::run);
+    } else if let Some(output) = &run.output {
+        print_line(output.get());
+    }
+    if run.state == State::Completed {
+        return Ok(());
+    }
+    if format.json { Err(Exit::failed_silently()) } else { Err(Exit::failed(show::end(run))) }
+}

@@ -1,0 +1,115 @@
+//! How runs look to people.
+
+use baton::proto::{Explanation, History, HistoryEvent, RunPage, RunView};
+
+use crate::output::{Table, or_dash};
+
+/// A list of runs.
+pub fn page(page: &RunPage) -> String {
+    let mut table =
+        Table::new(&["id", "namespace", "queue", "type", "state", "reason", "epoch", "submitted", "ended", "worker"]);
+    for run in &page.runs {
+        table.row([
+            run.id.clone(),
+            run.namespace.clone(),
+            run.queue.clone(),
+            run.kind.clone(),
+            run.state.as_str().to_owned(),
+            or_dash(run.reason.map(|reason| reason.as_str())),
+            run.epoch.to_string(),
+            run.submitted_at.to_string(),
+            or_dash(run.ended_at),
+            or_dash(run.worker_id.as_ref()),
+        ]);
+    }
+    let mut text = table.to_string();
+    if let Some(total) = page.total {
+        text.push_str(&format!("\n{} of {total}\n", page.runs.len()));
+    }
+    if let Some(cursor) = &page.next_cursor {
+        text.push_str(&format!("\nmore: --cursor {cursor}\n"));
+    }
+    text
+}
+
+/// One run with everything that is known of it.
+pub fn run(run: &RunView) -> String {
+    let mut table = Table::plain();
+    table.field("id", Some(&run.id));
+    table.field("namespace", Some(&run.namespace));
+    table.field("queue", Some(&run.queue));
+    table.field("type", Some(&run.kind));
+    table.field("state", Some(run.state.as_str()));
+    table.field("reason", run.reason.map(|reason| reason.as_str()));
+    table.field("error", run.error.as_ref());
+    table.field("epoch", Some(run.epoch));
+    table.field("failures", Some(run.failures));
+    table.field("losses", Some(run.losses));
+    table.field("priority", Some(run.priority));
+    table.field("key", run.key.as_ref());
+    table.field("affinity", run.affinity.as_ref());
+    table.field("retry of", run.retry_of.as_ref());
+    table.field("worker", run.worker_id.as_ref());
+    table.field("submitted", Some(run.submitted_at));
+    table.field("due", Some(run.due_at));
+    table.field("claimed", run.claimed_at);
+    table.field("started", run.started_at);
+    table.field("ended", run.ended_at);
+    table.field("cancel by", run.cancel_by);
+    table.field("input", run.input.as_ref().map(|input| input.get()));
+    table.field("output", run.output.as_ref().map(|output| output.get()));
+    table.to_string()
+}
+
+/// What happened to a run.
+pub fn history(history: &History) -> String {
+    let mut table = Table::new(&["at", "event", "epoch", "worker", "reason", "message"]);
+    for event in &history.events {
+        table.row([
+            event.at.to_string(),
+            event.event.clone(),
+            or_dash(event.epoch),
+            or_dash(event.worker_id.as_ref()),
+            or_dash(event.reason.as_ref()),
+            or_dash(event.message.as_ref()),
+        ]);
+    }
+    table.to_string()
+}
+
+/// One thing that happened, as a line of its own.
+pub fn event(event: &HistoryEvent) -> String {
+    let mut line = format!("{}  {}", event.at, event.event);
+    if let Some(epoch) = event.epoch {
+        line.push_str(&format!("  epoch {epoch}"));
+    }
+    for part in [&event.worker_id, &event.reason, &event.message].into_iter().flatten() {
+        line.push_str(&format!("  {part}"));
+    }
+    line
+}
+
+/// Why a run is where it is.
+pub fn explanation(explanation: &Explanation) -> String {
+    let mut text = format!("{}: {}\n", explanation.state.as_str(), explanation.summary);
+    for reason in &explanation.reasons {
+        text.push_str(&format!("  - {} ({})\n", reason.message, reason.code));
+    }
+    if let Some(position) = explanation.position {
+        text.push_str(&format!("  before it: {position}\n"));
+    }
+    if let Some(holder) = &explanation.holder {
+        text.push_str(&format!(
+            "  held by {} ({}), epoch {}, lease until {}\n",
+            holder.worker_name, holder.worker_id, holder.epoch, holder.lease_until
+        ));
+    }
+    text
+}
+
+/// How a run ended that did not complete.
+pub fn end(run: &RunView) -> String {
+    let reason = run.reason.map(|reason| format!(" ({})", reason.as_str())).unwrap_or_default();
+    let error = run.error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
+    format!("the run {} {}{reason}{error}", run.id, run.state.as_str())
+}

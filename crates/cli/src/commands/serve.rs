@@ -1,0 +1,58 @@
+//! `baton serve`: the server.
+
+use std::path::PathBuf;
+
+use baton_server::{Settings, SettingsFlags};
+use clap::Args;
+
+use crate::connection::Connection;
+use crate::exit::Exit;
+use crate::logging::LogArgs;
+use crate::signals;
+
+/// Where the server listens and keeps things.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  baton serve                                        on 127.0.0.1:7400, with SQLite in the user's data directory
+  baton serve --data /var/lib/baton --listen 0.0.0.0:7400
+  baton serve --database postgres://baton@db/baton   for several servers
+  baton serve --config /etc/baton.toml
+
+Settings come from defaults, then the file, then the environment (BATON_LISTEN, BATON_LEASE_TTL_MS, ...), then
+flags. The first start makes an admin key and leaves it in DIR/admin.key, where the other commands find it; the
+address it listens on is in DIR/server.addr.")]
+pub struct ServeArgs {
+    /// Settings file (TOML).
+    #[arg(long, env = "BATON_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Address and port to listen on; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// postgres://... or a path; SQLite in the data directory unless given.
+    #[arg(long, value_name = "URL")]
+    database: Option<String>,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+/// Runs the server until it is asked to stop.
+pub async fn serve(connection: &Connection, args: ServeArgs) -> Result<(), Exit> {
+    args.log.start()?;
+    let flags = SettingsFlags {
+        listen: args.listen,
+        data: connection.data.clone(),
+        database: args.database,
+        api_key: connection.api_key.clone(),
+    };
+    let settings = load(args.config.as_deref(), flags).map_err(Exit::usage)?;
+    let shutdown = signals::shutdown()?;
+    baton_server::run(settings, shutdown).await.map_err(Exit::failed)
+}
+
+/// Reads the settings from the file, the environment and the flags.
+pub fn load(config: Option<&std::path::Path>, flags: SettingsFlags) -> Result<Settings, String> {
+    // Variables that are not text cannot be ours.
+    let variables =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    Settings::load(config, variables, flags)
+}

@@ -1,0 +1,150 @@
+//! `baton worker`: look at workers, stop them, or be one.
+
+mod health;
+mod process;
+mod run;
+
+use baton::proto::{WorkerPage, WorkerView};
+use baton::{Client, WorkerFilter};
+use clap::{Args, Subcommand};
+
+use crate::exit::Exit;
+use crate::output::{Format, Table};
+
+#[derive(Subcommand)]
+pub enum WorkerCommand {
+    /// List workers, newest first.
+    #[command(visible_alias = "ls")]
+    List(ListArgs),
+    /// Show a worker.
+    Get(OneArgs),
+    /// Ask a worker to take no new work, finish what it holds and go.
+    Drain(OneArgs),
+    /// Take everything away from a worker, now.
+    Offline(OneArgs),
+    /// Work on runs with a shell command.
+    #[command(after_help = "For each run the command gets the run's input on its standard input, and BATON_RUN_ID,
+BATON_RUN_TYPE, BATON_ATTEMPT and BATON_EPOCH in its environment. What it prints becomes the run's output: JSON as it
+is, anything else as a JSON string. When it ends with another code than 0 the attempt has failed, and the last lines of
+its error output say why. It is killed, with everything it started, when the run is cancelled or no longer ours.
+
+Examples:
+  baton worker run --type greet --exec 'jq -r .name'
+  baton worker run --queue mac --type build --type test --concurrency 2 --exec ./build.sh")]
+    Run(run::RunArgs),
+}
+
+#[derive(Args)]
+pub struct OneArgs {
+    /// The worker.
+    id: String,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Args)]
+pub struct ListArgs {
+    /// In this namespace.
+    #[arg(long, short)]
+    namespace: Option<String>,
+    /// With this status.
+    #[arg(long, short, value_parser = ["ONLINE", "DRAINING", "OFFLINE"], ignore_case = true)]
+    status: Option<String>,
+    /// Serving this queue.
+    #[arg(long, short)]
+    queue: Option<String>,
+    /// At most this many.
+    #[arg(long, default_value_t = 50)]
+    limit: usize,
+    /// Go on where a list ended.
+    #[arg(long)]
+    cursor: Option<String>,
+    /// Also count all that there are.
+    #[arg(long)]
+    total: bool,
+    #[command(flatten)]
+    format: Format,
+}
+
+/// Carries out a command about workers.
+pub async fn execute(client: &Client, command: WorkerCommand) -> Result<(), Exit> {
+    match command {
+        WorkerCommand::List(args) => {
+            let filter = WorkerFilter {
+                namespace: args.namespace,
+                status: args.status.map(|status| status.to_uppercase()),
+                queue: args.queue,
+                limit: Some(args.limit),
+                cursor: args.cursor,
+                total: args.total,
+            };
+            args.format.print(&client.workers(&filter).await?, table);
+        }
+        WorkerCommand::Get(OneArgs { id, format }) => format.print(&client.worker(&id).await?, one),
+        WorkerCommand::Drain(OneArgs { id, format }) => format.print(&client.drain(&id).await?, |worker| {
+            format!("{} {} ({} runs to finish)", worker.id, worker.status, worker.active)
+        }),
+        WorkerCommand::Offline(OneArgs { id, format }) => format.print(&client.force_offline(&id).await?, |gone| {
+            format!("{id} OFFLINE ({} runs given back)", gone.given_back)
+        }),
+        WorkerCommand::Run(args) => run::run(client, args).await?,
+    }
+    Ok(())
+}
+
+fn table(page: &WorkerPage) -> String {
+    let headings = ["id", "name", "status", "queues", "types", "active", "completed", "failed", "host", "pid", "seen"];
+    let mut table = Table::new(&headings);
+    for worker in &page.workers {
+        table.row([
+            worker.id.clone(),
+            worker.name.clone(),
+            worker.status.clone(),
+            worker.queues.join(","),
+            worker.types.join(","),
+            format!("{}/{}", worker.active, worker.max_concurrent),
+            worker.completed.to_string(),
+            worker.failed.to_string(),
+            worker.hostname.clone(),
+            crate::output::or_dash(worker.pid),
+            worker.seen_at.to_string(),
+        ]);
+    }
+    let mut text = table.to_string();
+    if let Some(total) = page.total {
+        text.push_str(&format!("\n{} of {total}\n", page.workers.len()));
+    }
+    if let Some(cursor) = &page.next_cursor {
+        text.push_str(&format!("\nmore: --cursor {cursor}\n"));
+    }
+    text
+}
+
+fn one(worker: &WorkerView) -> String {
+    let labels: Vec<String> = worker.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let mut table = Table::plain();
+    table.field("id", Some(&worker.id));
+    table.field("name", Some(&worker.name));
+    table.field("namespace", Some(&worker.namespace));
+    table.field("status", Some(&worker.status));
+    table.field("because", worker.status_reason.as_ref());
+    table.field("queues", Some(worker.queues.join(", ")));
+    table.field("types", Some(worker.types.join(", ")));
+    table.field("host", Some(&worker.hostname));
+    table.field("pid", worker.pid);
+    table.field("version", Some(&worker.version).filter(|version| !version.is_empty()));
+    table.field("labels", Some(labels.join(", ")).filter(|labels| !labels.is_empty()));
+    table.field("active", Some(format!("{} of {}", worker.active, worker.max_concurrent)));
+    table.field("completed", Some(worker.completed));
+    table.field("failed", Some(worker.failed));
+    table.field("registered", Some(worker.registered_at));
+    table.field("seen", Some(worker.seen_at));
+    table.field("lease until", Some(worker.lease_until));
+    if let Some(health) = &worker.health {
+        table.field("cpu", health.cpu.map(|share| format!("{:.0} %", share * 100.0)));
+        table.field("memory", health.memory.map(|share| format!("{:.0} %", share * 100.0)));
+        table.field("disk free", health.disk_free_bytes.map(|bytes| format!("{} MiB", bytes >> 20)));
+    }
+    table.field("no new work", worker.unfit.as_ref());
+    table.to_string()
+}

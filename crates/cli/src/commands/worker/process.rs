@@ -1,0 +1,168 @@
+//! One shell command for one run: started in a group of its own, fed, read, stopped.
+
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use baton::proto::ClaimedRun;
+use baton::{Cancel, Failure, Stop};
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, Command};
+
+use crate::os;
+
+/// The server takes outputs of this size and no larger.
+const OUTPUT_BYTES_MAX: usize = 2 << 20;
+/// How much of the error output is kept to say why the command failed.
+const ERROR_BYTES_MAX: usize = 4 << 10;
+const ERROR_LINES_MAX: usize = 20;
+/// How long a command has to end by itself after it was asked to.
+pub const TERMINATE_GRACE: Duration = Duration::from_secs(5);
+/// How long pipes may stay open after the command has ended, held by something it left behind.
+const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
+
+/// A command with everything it started. Dropping it kills the whole group.
+struct Group {
+    child: Child,
+    /// The number of the group is that of its first process.
+    number: Option<u32>,
+}
+
+impl Group {
+    fn start(command: &str, run: &ClaimedRun) -> std::io::Result<Group> {
+        let mut shell = Command::new("/bin/sh");
+        shell
+            .arg("-c")
+            .arg(command)
+            .env("BATON_RUN_ID", &run.run_id)
+            .env("BATON_RUN_TYPE", &run.kind)
+            .env("BATON_ATTEMPT", run.attempt.to_string())
+            .env("BATON_EPOCH", run.epoch.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        os::die_with_parent(&mut shell);
+        let child = shell.spawn()?;
+        let number = child.id();
+        Ok(Group { child, number })
+    }
+
+    /// Reaches also what the command has left behind. A group whose last member ended a moment ago is no stranger's
+    /// yet: the system hands out numbers in turn.
+    fn signal(&self, signal: i32) {
+        if let Some(number) = self.number {
+            // It may be gone already.
+            let _ = os::signal_group(number, signal);
+        }
+    }
+
+    /// Ends the command: at once when somebody else may work on the run already, otherwise with time to clean up.
+    async fn stop(&mut self, why: Stop) {
+        if why != Stop::LeaseLost {
+            self.signal(libc::SIGTERM);
+            let _ = tokio::time::timeout(TERMINATE_GRACE, self.child.wait()).await;
+        }
+        self.signal(libc::SIGKILL);
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.signal(libc::SIGKILL);
+    }
+}
+
+/// Runs the command for one run and makes what it printed the output.
+pub async fn execute(command: &str, run: ClaimedRun, cancel: Cancel) -> Result<Value, Failure> {
+    let mut group = Group::start(command, &run).map_err(|error| format!("cannot start the command: {error}"))?;
+    let mut stdin = group.child.stdin.take().ok_or("the command has no standard input")?;
+    let stdout = group.child.stdout.take().ok_or("the command has no standard output")?;
+    let stderr = group.child.stderr.take().ok_or("the command has no error output")?;
+    let input = run.input;
+    let feed = tokio::spawn(async move {
+        // A command that does not read its input is no failure.
+        let _ = stdin.write_all(input.as_deref().map_or("null", |input| input.get()).as_bytes()).await;
+    });
+    let mut stdout = tokio::spawn(read_head(stdout));
+    let mut stderr = tokio::spawn(read_tail(stderr));
+    let status = tokio::select! {
+        status = group.child.wait() => status.map_err(|error| format!("cannot wait for the command: {error}"))?,
+        why = cancel.stopped() => {
+            group.stop(why).await;
+            return Err(Failure::new(format!("the command was stopped: {why:?}")).code("stopped"));
+        }
+    };
+    feed.abort();
+    let mut pipes = std::pin::pin!(async { (joined(&mut stdout).await, joined(&mut stderr).await) });
+    let (output, errors) = match tokio::time::timeout(LEFTOVER_GRACE, &mut pipes).await {
+        Ok(read) => read,
+        Err(_) => {
+            // Something the command left behind holds the pipes.
+            group.signal(libc::SIGKILL);
+            tokio::time::timeout(LEFTOVER_GRACE, pipes)
+                .await
+                .map_err(|_| "something the command started does not let go of its output")?
+        }
+    };
+    verdict(status, output, &errors)
+}
+
+async fn joined<T: Default>(read: &mut tokio::task::JoinHandle<T>) -> T {
+    read.await.unwrap_or_default()
+}
+
+fn verdict(status: ExitStatus, output: Option<Vec<u8>>, errors: &[u8]) -> Result<Value, Failure> {
+    if !status.success() {
+        let lines = last_lines(errors);
+        let message = if lines.is_empty() { status.to_string() } else { format!("{status}\n{lines}") };
+        return Err(Failure::new(message));
+    }
+    let Some(output) = output else {
+        let message = format!("the command printed more than {OUTPUT_BYTES_MAX} bytes");
+        return Err(Failure::new(message).code("output_too_large").not_retryable());
+    };
+    let text = String::from_utf8_lossy(&output);
+    match text.trim() {
+        "" => Ok(Value::Null),
+        text => Ok(serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))),
+    }
+}
+
+fn last_lines(errors: &[u8]) -> String {
+    let text = String::from_utf8_lossy(errors);
+    let lines: Vec<&str> = text.trim_end().lines().collect();
+    lines[lines.len().saturating_sub(ERROR_LINES_MAX)..].join("\n")
+}
+
+/// Reads everything, or returns `None` when it is more than an output may be. Goes on reading in that case, so that
+/// the command does not hang on a full pipe.
+async fn read_head(mut pipe: impl AsyncRead + Unpin) -> Option<Vec<u8>> {
+    let mut kept = Vec::new();
+    let mut fits = true;
+    let mut chunk = vec![0; 16 << 10];
+    while let Ok(read) = pipe.read(&mut chunk).await
+        && read > 0
+    {
+        fits = fits && kept.len() + read <= OUTPUT_BYTES_MAX;
+        if fits {
+            kept.extend_from_slice(&chunk[..read]);
+        }
+    }
+    fits.then_some(kept)
+}
+
+/// Reads everything, passes it on to our own error output, and keeps the end of it.
+async fn read_tail(mut pipe: impl AsyncRead + Unpin) -> Vec<u8> {
+    let mut kept = Vec::new();
+    let mut chunk = vec![0; ERROR_BYTES_MAX];
+    let mut errors = tokio::io::stderr();
+    while let Ok(read) = pipe.read(&mut chunk).await
+        && read > 0
+    {
+        let _ = errors.write_all(&chunk[..read]).await;
+        kept.extend_from_slice(&chunk[..read]);
+        kept.drain(..kept.len().saturating_sub(ERROR_BYTES_MAX));
+    }
+    kept
+}

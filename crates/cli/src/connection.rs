@@ -1,0 +1,55 @@
+//! Where the server is, and the key to it.
+
+use std::path::PathBuf;
+
+use baton::Client;
+use clap::Args;
+
+use crate::exit::Exit;
+
+/// Options of every command.
+#[derive(Args)]
+#[command(next_help_heading = "Server")]
+pub struct Connection {
+    /// Address of the server.
+    #[arg(long, global = true, env = "BATON_URL", default_value = "http://127.0.0.1:7400", value_name = "URL")]
+    pub url: String,
+    /// API key; the one a server on this machine left in its data directory unless given.
+    #[arg(long, global = true, env = "BATON_API_KEY", hide_env_values = true, value_name = "KEY")]
+    pub api_key: Option<String>,
+    /// Data directory of the server; the user's data directory unless given.
+    #[arg(long, global = true, env = "BATON_DATA", value_name = "DIR")]
+    pub data: Option<PathBuf>,
+}
+
+impl Connection {
+    /// A client of the server.
+    pub fn client(&self) -> Result<Client, Exit> {
+        Ok(Client::new(&self.url, &self.find_api_key()?.unwrap_or_default())?)
+    }
+
+    /// Where a server on this machine keeps its files.
+    pub fn data_directory(&self) -> PathBuf {
+        self.data.clone().unwrap_or_else(baton_server::data_default)
+    }
+
+    /// Where a server on this machine leaves its first key.
+    pub fn admin_key_path(&self) -> PathBuf {
+        self.data_directory().join("admin.key")
+    }
+
+    /// The key as given, or as a server on this machine left it, or none.
+    pub fn find_api_key(&self) -> Result<Option<String>, Exit> {
+        if let Some(key) = &self.api_key {
+            return Ok(Some(key.clone()));
+        }
+        let path = self.admin_key_path();
+        match std::fs::read_to_string(&path) {
+            Ok(key) => Ok(Some(key.trim().to_owned())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            // Another user's server: whoever may not read the file has to bring a key.
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(None),
+            Err(error) => Err(Exit::failed(format!("cannot read {}: {error}", path.display()))),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! `baton demo`: a server and four workers as real processes; one is killed, one is frozen, and no work is lost.
+
+mod board;
+mod children;
+mod screen;
+mod story;
+mod verify;
+pub mod worker;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::Args;
+use tokio::sync::mpsc;
+
+use crate::exit::Exit;
+use crate::output::print_line;
+use crate::signals;
+use board::{Board, Fate, Row};
+use children::{Server, WorkerProcess};
+use screen::Screen;
+use story::Story;
+
+const WORKER_NAMES: [&str; 4] = ["finch", "otter", "heron", "lynx"];
+/// Runs each worker holds at once.
+const SLOTS: u32 = 2;
+const RUNS: usize = 40;
+const QUEUE: &str = "demo";
+const RUN_TYPE: &str = "demo";
+/// Short, so that nobody has to wait for the loss to be noticed.
+const LEASE_TTL_MS: u64 = 3_000;
+const HEARTBEAT_INTERVAL_MS: u64 = 1_000;
+
+#[derive(Args)]
+#[command(after_help = "Starts a server on a free port with its data in a temporary directory, and four workers. Kills
+one with SIGKILL, stops another with SIGSTOP and lets it go on when others have taken over its runs, and shows what
+becomes of them. Ends by itself within half a minute; with 1 if a run was lost or completed twice.")]
+pub struct DemoArgs {
+    /// Leave the server and the workers up until Ctrl-C.
+    #[arg(long)]
+    keep: bool,
+}
+
+/// Plays the demo.
+pub async fn demo(args: DemoArgs) -> Result<(), Exit> {
+    let shutdown = signals::shutdown()?;
+    let mut shutdown = std::pin::pin!(shutdown);
+    let directory = tempfile::Builder::new().prefix("baton-demo-").tempdir()?;
+    let server = tokio::select! {
+        server = Server::start(directory.path()) => server?,
+        () = &mut shutdown => return Err(Exit::failed("interrupted")),
+    };
+    let (sender, events) = mpsc::unbounded_channel();
+    let effects: Vec<PathBuf> =
+        WORKER_NAMES.iter().map(|name| directory.path().join(format!("{name}.effects"))).collect();
+    // Started from this thread, which lives as long as the program: children die with the thread that started them.
+    let workers = (0..WORKER_NAMES.len())
+        .map(|index| WorkerProcess::start(&server, index, &effects[index], sender.clone()))
+        .collect::<Result<Vec<_>, Exit>>()?;
+    let rows = WORKER_NAMES.into_iter().zip(&workers).map(|(name, worker)| new_row(name, worker.pid)).collect();
+    let mut story = Story {
+        client: server.client.clone(),
+        workers,
+        events,
+        board: Board { rows, ..Board::default() },
+        screen: Screen::new(WORKER_NAMES.len(), RUNS),
+        runs: Vec::new(),
+        falls: Vec::new(),
+    };
+    story.screen.log(format!("a server on {}, leases of {LEASE_TTL_MS} ms", server.url));
+    let played = tokio::select! {
+        played = story.play() => played,
+        () = &mut shutdown => Err(Exit::failed("interrupted")),
+    };
+    story.screen.close();
+    played?;
+    let summary = verify::verify(&story, &effects).await?;
+    print_line(format!("\n{summary}"));
+    if args.keep {
+        print_line(format!(
+            "\nThe server and {} workers stay up until Ctrl-C. To look around in another terminal:\n\n  \
+             export BATON_URL={} BATON_API_KEY={}\n  baton worker list\n  baton run list",
+            WORKER_NAMES.len() - 1,
+            server.url,
+            server.api_key
+        ));
+        shutdown.await;
+    }
+    for worker in story.workers {
+        worker.stop().await;
+    }
+    server.stop().await;
+    if summary.wrong.is_empty() { Ok(()) } else { Err(Exit::failed("the demo did not end as it should")) }
+}
+
+fn new_row(name: &'static str, pid: u32) -> Row {
+    Row { name, pid, worker_id: None, fate: Fate::Alive, held: BTreeMap::new(), completed: 0, refused: 0 }
+}

@@ -1,0 +1,85 @@
+//! How the program ends: a stable exit code, and what to say about it.
+
+use std::process::ExitCode;
+
+use baton::ClientError;
+
+/// Why the program does not end with 0.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Exit {
+    code: u8,
+    message: String,
+}
+
+impl Exit {
+    /// The run failed, or whatever was asked for did not work out.
+    pub fn failed(message: impl Into<String>) -> Exit {
+        Exit { code: 1, message: message.into() }
+    }
+
+    /// As [`Exit::failed`], when everything has been said already.
+    pub fn failed_silently() -> Exit {
+        Exit::failed("")
+    }
+
+    /// The command line is wrong.
+    pub fn usage(message: impl Into<String>) -> Exit {
+        Exit { code: 2, message: message.into() }
+    }
+
+    /// The server cannot be reached.
+    pub fn unreachable(message: impl Into<String>) -> Exit {
+        Exit { code: 5, message: message.into() }
+    }
+
+    /// Says why on the error output, and returns the code to end with.
+    pub fn report(self) -> ExitCode {
+        if !self.message.is_empty() {
+            eprintln!("baton: {}", self.message);
+        }
+        ExitCode::from(self.code)
+    }
+}
+
+impl From<ClientError> for Exit {
+    fn from(error: ClientError) -> Exit {
+        match error {
+            ClientError::Invalid(message) => Exit::usage(message),
+            ClientError::Unreachable(_) => {
+                Exit::unreachable(format!("{error}\nIs it running? `baton serve` starts one; --url says where it is."))
+            }
+            ClientError::Decode(_) => Exit::unreachable(error.to_string()),
+            ClientError::Refused { status: 404, message, .. } => Exit { code: 3, message },
+            ClientError::Refused { status: 401 | 403, message, .. } => Exit {
+                code: 4,
+                message: format!(
+                    "{message}\nThe key comes from --api-key, BATON_API_KEY, or admin.key in the data directory."
+                ),
+            },
+            ClientError::Refused { message, .. } => Exit { code: 4, message },
+        }
+    }
+}
+
+impl From<std::io::Error> for Exit {
+    fn from(error: std::io::Error) -> Exit {
+        Exit::failed(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_are_stable() {
+        let refused = |status| {
+            let (code, message) = ("x".into(), "y".into());
+            Exit::from(ClientError::Refused { status, code, message, retry_after: None }).code
+        };
+        assert_eq!((refused(404), refused(409), refused(401), refused(503)), (3, 4, 4, 4));
+        assert_eq!(Exit::from(ClientError::Unreachable("x".into())).code, 5);
+        assert_eq!(Exit::from(ClientError::Decode("x".into())).code, 5);
+        assert_eq!(Exit::from(ClientError::Invalid("x".into())).code, 2);
+    }
+}

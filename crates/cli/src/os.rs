@@ -1,0 +1,70 @@
+//! What the operating system has and the standard library has not: the only place with unsafe code.
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Sends a signal to a process.
+pub fn signal_process(pid: u32, signal: i32) -> io::Result<()> {
+    let pid = libc::pid_t::try_from(pid).map_err(io::Error::other)?;
+    // SAFETY: kill takes two numbers and touches no memory of ours.
+    done(unsafe { libc::kill(pid, signal) })
+}
+
+/// Sends a signal to every process of a group.
+pub fn signal_group(group: u32, signal: i32) -> io::Result<()> {
+    let group = libc::pid_t::try_from(group).map_err(io::Error::other)?;
+    // SAFETY: as above.
+    done(unsafe { libc::kill(-group, signal) })
+}
+
+/// Makes the child die with the thread that starts it. Start children from threads that live as long as the program.
+pub fn die_with_parent(command: &mut tokio::process::Command) {
+    #[cfg(target_os = "linux")]
+    // SAFETY: between fork and exec only async-signal-safe calls are allowed; prctl is one.
+    unsafe {
+        command.pre_exec(|| done(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL)));
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = command;
+}
+
+/// Bytes that this user may still write on the disk of `path`, and the size of the disk.
+pub fn disk_space(path: &Path) -> io::Result<(u64, u64)> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: all zeroes is a valid statvfs, and the call only writes into it.
+    let mut space: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the path ends with a zero byte and the structure lives until the call is over.
+    done(unsafe { libc::statvfs(path.as_ptr(), &mut space) })?;
+    let block = space.f_frsize as u64;
+    Ok((space.f_bavail as u64 * block, space.f_blocks as u64 * block))
+}
+
+/// The name of this machine.
+pub fn hostname() -> Option<String> {
+    let mut name = [0u8; 256];
+    // SAFETY: the call writes at most as many bytes as it is told, and one is left for the closing zero.
+    done(unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) }).ok()?;
+    let length = name.iter().position(|byte| *byte == 0)?;
+    String::from_utf8(name[..length].to_vec()).ok().filter(|name| !name.is_empty())
+}
+
+fn done(result: libc::c_int) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_answers() {
+        let (free, size) = disk_space(Path::new("/")).unwrap();
+        assert!(size > 0 && free <= size);
+        assert!(disk_space(Path::new("/no/such/place")).is_err());
+        signal_process(std::process::id(), 0).unwrap();
+        assert!(hostname().is_some());
+    }
+}

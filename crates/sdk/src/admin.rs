@@ -1,0 +1,49 @@
+//! Calls about keys, the audit log and the server itself.
+
+use baton_proto::{AuditPage, CreateKey, CreatedKey, Keys};
+
+use crate::client::Call;
+use crate::filter::{Query, encode};
+use crate::{Client, ClientError};
+
+impl Client {
+    /// Makes an API key. The answer holds the key itself, this once.
+    pub async fn create_key(&self, key: &CreateKey) -> Result<CreatedKey, ClientError> {
+        self.json(Call::post("/api/v1/keys").body(key)?).await
+    }
+
+    /// All API keys.
+    pub async fn keys(&self) -> Result<Keys, ClientError> {
+        self.json(Call::get("/api/v1/keys")).await
+    }
+
+    /// Revokes an API key.
+    pub async fn revoke_key(&self, id: &str) -> Result<(), ClientError> {
+        self.empty(Call::delete(format!("/api/v1/keys/{}", encode(id)))).await
+    }
+
+    /// A page of the audit log, newest first.
+    pub async fn audit_log(&self, limit: Option<usize>, cursor: Option<&str>) -> Result<AuditPage, ClientError> {
+        self.json(Call::get(Query::new("/api/v1/audit").page(limit, cursor, false).path)).await
+    }
+
+    /// Says whether the server lives.
+    pub async fn healthz(&self) -> Result<(), ClientError> {
+        self.empty(Call::get("/healthz")).await
+    }
+
+    /// Says whether the server can work: its store answers.
+    pub async fn readyz(&self) -> Result<String, ClientError> {
+        self.text(Call::get("/readyz")).await
+    }
+
+    /// The server's metrics, in the Prometheus text format.
+    pub async fn metrics(&self) -> Result<String, ClientError> {
+        self.text(Call::get("/metrics")).await
+    }
+
+    /// The description of the HTTP API, as JSON text.
+    pub async fn openapi(&self) -> Result<String, ClientError> {
+        self.text(Call::get("/openapi.json")).await
+    }
+}

@@ -1,0 +1,286 @@
+//! How a call goes out and its answer comes back.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use baton_proto::{API_KEY_HEADER, IDEMPOTENCY_KEY_HEADER, Problem};
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Method, Request, StatusCode, Uri};
+use http_body_util::{BodyExt, Full};
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::ClientError;
+
+/// How long a call may take, unless it waits for something on purpose.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// What a call that waits on the server may take on top of the wait.
+const WAIT_MARGIN: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Shorter than the server's own idle timeout, so that this side closes first and no request meets a closed connection.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How much of an answer that is not ours is shown to people.
+const FOREIGN_ANSWER_CHARS_MAX: usize = 200;
+
+/// A client of one Baton server. Clones share the connections.
+#[derive(Clone)]
+pub struct Client {
+    http: legacy::Client<HttpConnector, Full<Bytes>>,
+    base: Arc<str>,
+    api_key: Option<HeaderValue>,
+    timeout: Duration,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("url", &self.base).finish_non_exhaustive()
+    }
+}
+
+/// One call, ready to be sent.
+pub(crate) struct Call {
+    method: Method,
+    path: String,
+    body: Option<Vec<u8>>,
+    idempotency_key: Option<HeaderValue>,
+    wait: Option<Duration>,
+}
+
+impl Call {
+    pub(crate) fn get(path: impl Into<String>) -> Call {
+        Call { method: Method::GET, path: path.into(), body: None, idempotency_key: None, wait: None }
+    }
+
+    pub(crate) fn post(path: impl Into<String>) -> Call {
+        Call { method: Method::POST, ..Call::get(path) }
+    }
+
+    pub(crate) fn patch(path: impl Into<String>) -> Call {
+        Call { method: Method::PATCH, ..Call::get(path) }
+    }
+
+    pub(crate) fn delete(path: impl Into<String>) -> Call {
+        Call { method: Method::DELETE, ..Call::get(path) }
+    }
+
+    pub(crate) fn body(mut self, body: &impl Serialize) -> Result<Call, ClientError> {
+        let body = serde_json::to_vec(body)
+            .map_err(|error| ClientError::Invalid(format!("the request cannot be written as JSON: {error}")))?;
+        self.body = Some(body);
+        Ok(self)
+    }
+
+    pub(crate) fn idempotency_key(mut self, key: Option<&str>) -> Result<Call, ClientError> {
+        let key = key.map(HeaderValue::from_str).transpose();
+        self.idempotency_key =
+            key.map_err(|_| ClientError::Invalid("an idempotency key must be printable ASCII".into()))?;
+        Ok(self)
+    }
+
+    /// The server may take this long on purpose.
+    pub(crate) fn waits(mut self, wait: Duration) -> Call {
+        self.wait = Some(wait);
+        self
+    }
+}
+
+impl Client {
+    /// A client of the server at `url` (`http://host:port`), with this API key. An empty key is not sent.
+    ///
+    /// Nothing is sent yet; [`Client::healthz`] says whether the server is there.
+    pub fn new(url: &str, api_key: &str) -> Result<Client, ClientError> {
+        let base = url.trim_end_matches('/');
+        let wrong = |why: &str| ClientError::Invalid(format!("{url:?} is not a server's address: {why}"));
+        let uri: Uri = base.parse().map_err(|_| wrong("it must be like http://127.0.0.1:7400"))?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") => return Err(wrong("https is not supported yet; put a proxy in front, or use http")),
+            Some(_) | None => return Err(wrong("it must begin with http://")),
+        }
+        if uri.query().is_some() {
+            return Err(wrong("it must not have a query"));
+        }
+        let api_key = match api_key.trim() {
+            "" => None,
+            key => {
+                let mut value = HeaderValue::from_str(key)
+                    .map_err(|_| ClientError::Invalid("the API key must be printable ASCII".into()))?;
+                value.set_sensitive(true);
+                Some(value)
+            }
+        };
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        let http = legacy::Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .build(connector);
+        Ok(Client { http, base: base.into(), api_key, timeout: CALL_TIMEOUT })
+    }
+
+    /// The same client with another limit on how long a call may take; 30 seconds unless given. Calls that wait on
+    /// the server have their wait and ten seconds.
+    pub fn with_timeout(mut self, timeout: Duration) -> Client {
+        self.timeout = timeout;
+        self
+    }
+
+    /// The server's address.
+    pub fn url(&self) -> &str {
+        &self.base
+    }
+
+    /// Sends a call and reads the JSON of its answer.
+    pub(crate) async fn json<T: DeserializeOwned>(&self, call: Call) -> Result<T, ClientError> {
+        let path = call.path.clone();
+        let body = self.bytes(call).await?;
+        serde_json::from_slice(&body).map_err(|error| ClientError::Decode(format!("{path}: {error}")))
+    }
+
+    /// Sends a call whose answer has no body worth reading.
+    pub(crate) async fn empty(&self, call: Call) -> Result<(), ClientError> {
+        self.bytes(call).await.map(drop)
+    }
+
+    /// Sends a call and returns its answer as text.
+    pub(crate) async fn text(&self, call: Call) -> Result<String, ClientError> {
+        let body = self.bytes(call).await?;
+        Ok(String::from_utf8_lossy(&body).into_owned())
+    }
+
+    async fn bytes(&self, call: Call) -> Result<Bytes, ClientError> {
+        let limit = call.wait.map_or(self.timeout, |wait| wait + WAIT_MARGIN);
+        let request = self.request(call)?;
+        within(limit, async {
+            let answer = self.http.request(request).await.map_err(|error| ClientError::Unreachable(reasons(&error)))?;
+            let (head, body) = answer.into_parts();
+            let body = body.collect().await.map_err(|error| ClientError::Unreachable(reasons(&error)))?.to_bytes();
+            if head.status.is_success() {
+                Ok(body)
+            } else {
+                Err(refused(head.status, head.headers.get(RETRY_AFTER), &body))
+            }
+        })
+        .await
+    }
+
+    fn request(&self, call: Call) -> Result<Request<Full<Bytes>>, ClientError> {
+        let uri = Uri::try_from(format!("{}{}", self.base, call.path))
+            .map_err(|error| ClientError::Invalid(format!("{}: {error}", call.path)))?;
+        let has_body = call.body.is_some();
+        let mut request = Request::new(Full::from(call.body.unwrap_or_default()));
+        *request.method_mut() = call.method;
+        *request.uri_mut() = uri;
+        let headers = request.headers_mut();
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        if has_body {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        if let Some(key) = &self.api_key {
+            headers.insert(API_KEY_HEADER, key.clone());
+        }
+        if let Some(key) = call.idempotency_key {
+            headers.insert(IDEMPOTENCY_KEY_HEADER, key);
+        }
+        Ok(request)
+    }
+}
+
+/// Gives up on an answer after `limit`.
+pub(crate) async fn within<T>(
+    limit: Duration,
+    answer: impl Future<Output = Result<T, ClientError>>,
+) -> Result<T, ClientError> {
+    match tokio::time::timeout(limit, answer).await {
+        Ok(answer) => answer,
+        Err(_) => Err(ClientError::Unreachable(format!("no answer within {limit:?}"))),
+    }
+}
+
+fn refused(status: StatusCode, retry_after: Option<&HeaderValue>, body: &[u8]) -> ClientError {
+    let seconds = retry_after.and_then(|value| value.to_str().ok()).and_then(|value| value.parse().ok());
+    let problem = serde_json::from_slice(body).unwrap_or_else(|_| {
+        // Something between us and the server answered, or it is no Baton server: show what it said.
+        let said: String = String::from_utf8_lossy(body).trim().chars().take(FOREIGN_ANSWER_CHARS_MAX).collect();
+        Problem { error: format!("the answer was {status}: {said}"), code: format!("http_{}", status.as_u16()) }
+    });
+    ClientError::Refused {
+        status: status.as_u16(),
+        code: problem.code,
+        message: problem.error,
+        retry_after: seconds.map(Duration::from_secs),
+    }
+}
+
+/// The error and everything that caused it: the outermost one alone says only that something went wrong.
+fn reasons(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_cannot_work_is_refused_at_once() {
+        for url in ["", "127.0.0.1:7400", "https://baton.example", "ftp://x", "http://x/?a=b"] {
+            assert!(matches!(Client::new(url, ""), Err(ClientError::Invalid(_))), "{url}");
+        }
+        assert_eq!(Client::new("http://baton.example:7400/", "bk_x").unwrap().url(), "http://baton.example:7400");
+        assert!(matches!(Client::new("http://x", "bk_\n1"), Err(ClientError::Invalid(_))));
+    }
+
+    #[test]
+    fn a_refusal_keeps_the_servers_words() {
+        let wait = HeaderValue::from_static("7");
+        let body = br#"{"error":"the queue is full","code":"queue_full"}"#;
+        assert_eq!(
+            refused(StatusCode::SERVICE_UNAVAILABLE, Some(&wait), body),
+            ClientError::Refused {
+                status: 503,
+                code: "queue_full".into(),
+                message: "the queue is full".into(),
+                retry_after: Some(Duration::from_secs(7)),
+            }
+        );
+    }
+
+    #[test]
+    fn an_answer_of_somebody_else_is_shown() {
+        let error = refused(StatusCode::BAD_GATEWAY, None, b"<html>oops");
+        assert_eq!(error.code(), Some("http_502"));
+        assert!(error.to_string().contains("<html>oops"));
+        assert!(error.is_transient());
+    }
+
+    #[tokio::test]
+    async fn nobody_there_is_unreachable() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        drop(listener);
+        let error = Client::new(&url, "").unwrap().healthz().await.unwrap_err();
+        assert!(matches!(error, ClientError::Unreachable(_)), "{error:?}");
+    }
+
+    #[tokio::test]
+    async fn a_silent_server_is_unreachable_after_the_timeout() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let client = Client::new(&url, "").unwrap().with_timeout(Duration::from_millis(20));
+        let error = client.healthz().await.unwrap_err();
+        assert!(error.to_string().contains("no answer within"), "{error}");
+    }
+}

@@ -1,0 +1,132 @@
+//! What goes into paths and queries.
+
+use std::fmt::Write;
+
+use baton_core::State;
+
+/// Which runs to list. Everything left out does not matter.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RunFilter {
+    /// In this namespace.
+    pub namespace: Option<String>,
+    /// On this queue.
+    pub queue: Option<String>,
+    /// Of this type.
+    pub kind: Option<String>,
+    /// In this state.
+    pub state: Option<State>,
+    /// Held by this worker now, or at their end.
+    pub worker: Option<String>,
+    /// With this key.
+    pub key: Option<String>,
+    /// At most this many.
+    pub limit: Option<usize>,
+    /// After the page that ended with this cursor.
+    pub cursor: Option<String>,
+    /// Also count all that there are.
+    pub total: bool,
+}
+
+impl RunFilter {
+    pub(crate) fn path(&self) -> String {
+        Query::new("/api/v1/runs")
+            .add("namespace", self.namespace.as_deref())
+            .add("queue", self.queue.as_deref())
+            .add("type", self.kind.as_deref())
+            .add("state", self.state.map(State::as_str))
+            .add("worker", self.worker.as_deref())
+            .add("key", self.key.as_deref())
+            .page(self.limit, self.cursor.as_deref(), self.total)
+            .path
+    }
+}
+
+/// Which workers to list. Everything left out does not matter.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct WorkerFilter {
+    /// In this namespace.
+    pub namespace: Option<String>,
+    /// With this status: `ONLINE`, `DRAINING` or `OFFLINE`.
+    pub status: Option<String>,
+    /// Serving this queue.
+    pub queue: Option<String>,
+    /// At most this many.
+    pub limit: Option<usize>,
+    /// After the page that ended with this cursor.
+    pub cursor: Option<String>,
+    /// Also count all that there are.
+    pub total: bool,
+}
+
+impl WorkerFilter {
+    pub(crate) fn path(&self) -> String {
+        Query::new("/api/v1/workers")
+            .add("namespace", self.namespace.as_deref())
+            .add("status", self.status.as_deref())
+            .add("queue", self.queue.as_deref())
+            .page(self.limit, self.cursor.as_deref(), self.total)
+            .path
+    }
+}
+
+/// A path with a query that grows.
+pub(crate) struct Query {
+    pub(crate) path: String,
+    mark: char,
+}
+
+impl Query {
+    pub(crate) fn new(path: impl Into<String>) -> Query {
+        Query { path: path.into(), mark: '?' }
+    }
+
+    pub(crate) fn add(mut self, name: &str, value: Option<&str>) -> Query {
+        if let Some(value) = value {
+            self.path.push(self.mark);
+            self.path.push_str(name);
+            self.path.push('=');
+            self.path.push_str(&encode(value));
+            self.mark = '&';
+        }
+        self
+    }
+
+    pub(crate) fn page(self, limit: Option<usize>, cursor: Option<&str>, total: bool) -> Query {
+        self.add("limit", limit.map(|limit| limit.to_string()).as_deref())
+            .add("cursor", cursor)
+            .add("total", total.then_some("true"))
+    }
+}
+
+/// Writes a value so that it can stand in a path or query: everything but the unreserved characters of RFC 3986 is
+/// percent-encoded.
+pub(crate) fn encode(value: &str) -> String {
+    let mut encoded = String::with_capacity(value.len());
+    for byte in value.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_cannot_leave_their_place() {
+        let filter = RunFilter {
+            queue: Some("a b&state=failed/é".into()),
+            state: Some(State::Pending),
+            limit: Some(10),
+            ..RunFilter::default()
+        };
+        assert_eq!(filter.path(), "/api/v1/runs?queue=a%20b%26state%3Dfailed%2F%C3%A9&state=pending&limit=10");
+        assert_eq!(WorkerFilter::default().path(), "/api/v1/workers");
+        assert_eq!(WorkerFilter { total: true, ..WorkerFilter::default() }.path(), "/api/v1/workers?total=true");
+    }
+}

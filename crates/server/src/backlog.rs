@@ -1,0 +1,128 @@
+//! How many more runs a queue may take in.
+//!
+//! Counting a queue for every submit would cost more than the submit. So a count buys an allowance: half of the room that is
+//! left may be used up before the next count. Exact on one server; with several, each may
+//! overshoot by what the others took in since its last count.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use baton_store::{QueueId, Store};
+
+use crate::Error;
+
+/// How long "full" is believed without counting again.
+const FULL_FOR: Duration = Duration::from_millis(100);
+
+#[derive(Debug, Default)]
+struct Backlog {
+    allowance: u64,
+    /// Admitted, and perhaps not in the store yet.
+    in_flight: u64,
+    full_until: Option<Instant>,
+}
+
+/// The backlogs of all queues.
+#[derive(Debug)]
+pub struct Backlogs {
+    store: Arc<dyn Store>,
+    limit_default: u64,
+    queues: Mutex<HashMap<QueueId, Arc<Mutex<Backlog>>>>,
+    /// One count at a time: otherwise a burst would count as often as it has members.
+    counting: tokio::sync::Mutex<()>,
+}
+
+/// Room taken in a queue. Dropped when the submit is over, however it ended.
+#[derive(Debug)]
+pub struct Admission {
+    taken: Vec<(Arc<Mutex<Backlog>>, u64)>,
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        for (backlog, count) in &self.taken {
+            backlog.lock().expect("nobody panics while holding it").in_flight -= count;
+        }
+    }
+}
+
+impl Backlogs {
+    /// Knows nothing yet.
+    pub fn new(store: Arc<dyn Store>, limit_default: u64) -> Backlogs {
+        Backlogs { store, limit_default, queues: Mutex::default(), counting: tokio::sync::Mutex::default() }
+    }
+
+    /// The limit of a queue that has none of its own.
+    pub fn limit_default(&self) -> u64 {
+        self.limit_default
+    }
+
+    fn of(&self, queue: QueueId) -> Arc<Mutex<Backlog>> {
+        self.queues.lock().expect("nobody panics while holding it").entry(queue).or_default().clone()
+    }
+
+    /// Forgets the allowance of a queue whose limit was changed.
+    pub fn forget(&self, queue: QueueId) {
+        let backlog = self.of(queue);
+        let mut backlog = backlog.lock().expect("nobody panics while holding it");
+        backlog.allowance = 0;
+        backlog.full_until = None;
+    }
+
+    /// Takes room for so many runs in each of these queues, or refuses.
+    pub async fn admit(&self, wanted: &[(QueueId, u64)]) -> Result<Admission, Error> {
+        let mut admission = Admission { taken: Vec::with_capacity(wanted.len()) };
+        for (queue, count) in wanted {
+            let backlog = self.of(*queue);
+            if !take(&backlog, *count) {
+                self.count(*queue, *count, &backlog).await?;
+            }
+            admission.taken.push((backlog, *count));
+        }
+        Ok(admission)
+    }
+
+    async fn count(&self, queue: QueueId, count: u64, backlog: &Mutex<Backlog>) -> Result<(), Error> {
+        let _counting = self.counting.lock().await;
+        // Somebody else may have counted while this call waited.
+        if take(backlog, count) {
+            return Ok(());
+        }
+        let settings = self.store.queues(None).await?.into_iter().find(|known| known.id == queue);
+        let (name, limit) = settings.map_or((String::new(), self.limit_default), |known| {
+            (known.name, known.backlog_max.unwrap_or(self.limit_default))
+        });
+        let full = |backlog: &mut Backlog| {
+            backlog.full_until = Some(Instant::now() + FULL_FOR);
+            Error::QueueFull { queue: name.clone(), limit }
+        };
+        {
+            let mut backlog = backlog.lock().expect("nobody panics while holding it");
+            if backlog.full_until.is_some_and(|until| until > Instant::now()) && limit > 10_000 {
+                return Err(full(&mut backlog));
+            }
+        }
+        let depth = self.store.depths(&[queue], limit.saturating_add(1)).await?;
+        let waiting: u64 = depth.iter().map(|depth| depth.ready + depth.scheduled).sum();
+        let mut backlog = backlog.lock().expect("nobody panics while holding it");
+        let room = limit.saturating_sub(waiting + backlog.in_flight);
+        if room < count {
+            return Err(full(&mut backlog));
+        }
+        backlog.full_until = None;
+        backlog.allowance = (room / 2).saturating_sub(count);
+        backlog.in_flight += count;
+        Ok(())
+    }
+}
+
+fn take(backlog: &Mutex<Backlog>, count: u64) -> bool {
+    let mut backlog = backlog.lock().expect("nobody panics while holding it");
+    let enough = backlog.allowance >= count;
+    if enough {
+        backlog.allowance -= count;
+        backlog.in_flight += count;
+    }
+    enough
+}

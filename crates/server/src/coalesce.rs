@@ -1,0 +1,137 @@
+//! Merges concurrent calls into batches with no added delay: while one batch is at the store, the next gathers.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::Error;
+
+/// Calls waiting for their batch.
+const WAITING_MAX: usize = 16_384;
+
+struct Call<T, R> {
+    items: Vec<T>,
+    answer: oneshot::Sender<Result<Vec<R>, Error>>,
+}
+
+/// A verb whose concurrent calls are merged. Each call brings some items and gets one answer for each.
+#[derive(Debug)]
+pub struct Coalescer<T, R> {
+    calls: mpsc::Sender<Call<T, R>>,
+}
+
+impl<T: Send + 'static, R: Send + 'static> Coalescer<T, R> {
+    /// Starts the task that carries out batches of about `batch_max` items with `run`. With `gather`, a batch waits that long for
+    /// company: only for verbs whose callers are in no hurry.
+    pub fn start<F, Fut>(batch_max: usize, gather: Option<Duration>, run: F) -> Coalescer<T, R>
+    where
+        F: Fn(Vec<T>) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<Vec<R>, Error>> + Send,
+    {
+        let (sender, mut receiver) = mpsc::channel::<Call<T, R>>(WAITING_MAX);
+        tokio::spawn(async move {
+            let mut held_over: Option<Call<T, R>> = None;
+            loop {
+                let first = match held_over.take() {
+                    Some(call) => call,
+                    None => match receiver.recv().await {
+                        Some(call) => call,
+                        None => return,
+                    },
+                };
+                if let Some(gather) = gather {
+                    tokio::time::sleep(gather).await;
+                }
+                let (mut items, mut shares) = (first.items, vec![]);
+                shares.push((items.len(), first.answer));
+                while items.len() < batch_max {
+                    let Ok(next) = receiver.try_recv() else { break };
+                    if items.len() + next.items.len() > batch_max {
+                        held_over = Some(next);
+                        break;
+                    }
+                    shares.push((next.items.len(), next.answer));
+                    items.extend(next.items);
+                }
+                answer(run(items).await, shares);
+            }
+        });
+        Coalescer { calls: sender }
+    }
+
+    /// Takes part in the next batch.
+    pub async fn call(&self, items: Vec<T>) -> Result<Vec<R>, Error> {
+        let (answer, answered) = oneshot::channel();
+        self.calls.send(Call { items, answer }).await.map_err(|_| Error::Stopping)?;
+        // The task drops the answer only when it panicked or the runtime goes down.
+        answered.await.unwrap_or(Err(Error::Internal))
+    }
+
+    /// As [`Coalescer::call`], for one item.
+    pub async fn call_one(&self, item: T) -> Result<R, Error> {
+        self.call(vec![item]).await?.pop().ok_or(Error::Internal)
+    }
+}
+
+fn answer<R>(result: Result<Vec<R>, Error>, shares: Vec<(usize, oneshot::Sender<Result<Vec<R>, Error>>)>) {
+    match result {
+        Ok(results) => {
+            let mut results = results.into_iter();
+            for (count, answer) in shares {
+                // A caller that went away does not need its answer.
+                let _ = answer.send(Ok(results.by_ref().take(count).collect()));
+            }
+        }
+        Err(error) => shares.into_iter().for_each(|(_, answer)| {
+            let _ = answer.send(Err(error.clone()));
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::sync::Semaphore;
+
+    #[tokio::test]
+    async fn calls_gather_while_a_batch_is_at_the_store() {
+        let (batches, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+        let coalescer = Arc::new(Coalescer::start(1_000, None, {
+            let (batches, gate) = (batches.clone(), gate.clone());
+            move |items: Vec<u32>| {
+                let (batches, gate) = (batches.clone(), gate.clone());
+                async move {
+                    batches.fetch_add(1, Ordering::SeqCst);
+                    gate.acquire().await.unwrap().forget();
+                    Ok(items.into_iter().map(|item| item * 2).collect())
+                }
+            }
+        }));
+        let calls: Vec<_> = (0..100)
+            .map(|number| {
+                let coalescer = coalescer.clone();
+                tokio::spawn(async move { coalescer.call(vec![number, number + 1]).await })
+            })
+            .collect();
+        // All hundred are waiting or in the first batch before anything is let through.
+        while batches.load(Ordering::SeqCst) == 0 || coalescer.calls.capacity() == WAITING_MAX {
+            tokio::task::yield_now().await;
+        }
+        gate.add_permits(100);
+        for (number, call) in calls.into_iter().enumerate() {
+            let number = number as u32;
+            assert_eq!(call.await.unwrap(), Ok(vec![number * 2, number * 2 + 2]));
+        }
+        assert!(batches.load(Ordering::SeqCst) <= 3, "{batches:?} batches for 100 concurrent calls");
+    }
+
+    #[tokio::test]
+    async fn an_error_reaches_every_caller_of_the_batch() {
+        let coalescer = Coalescer::start(10, None, |_: Vec<()>| async { Err::<Vec<()>, _>(Error::DiskFull) });
+        let (one, two) = tokio::join!(coalescer.call_one(()), coalescer.call_one(()));
+        assert_eq!((one, two), (Err(Error::DiskFull), Err(Error::DiskFull)));
+    }
+}

@@ -1,0 +1,304 @@
+//! The polls that wait at one queue, and the one claimer that serves them.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use baton_core::Millis;
+use baton_store::{
+    ClaimAnswer, ClaimRequest, ClaimSlot, Claimed, LaneId, LeaseRef, QueueId, SlotRefused, Store, StoreResult,
+};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+
+use crate::Error;
+use crate::metrics::Metrics;
+
+/// Most polls offered to the store in one claim.
+const CLAIM_SLOTS_MAX: usize = 256;
+/// Pause after a claim that the store could not carry out.
+const STORE_PAUSE_MS: u64 = 200;
+
+type Answer = Result<Vec<Claimed>, Error>;
+
+#[derive(Debug)]
+struct Parked {
+    number: u64,
+    slot: ClaimSlot,
+    answer: oneshot::Sender<Answer>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    parked: VecDeque<Parked>,
+    next_number: u64,
+    /// Polls whose time ran out while they were at the store.
+    overdue: HashSet<u64>,
+    /// Lanes in which the last look found nothing more, and which nobody has woken since.
+    clean: HashSet<LaneId>,
+    next_due: Option<Instant>,
+    closed: bool,
+}
+
+/// The line of one queue.
+#[derive(Debug)]
+pub(super) struct Line {
+    queue: QueueId,
+    store: Arc<dyn Store>,
+    metrics: Arc<Metrics>,
+    waiting: Mutex<Waiting>,
+    bell: Notify,
+}
+
+impl Line {
+    pub(super) fn new(queue: QueueId, store: Arc<dyn Store>, metrics: Arc<Metrics>) -> Line {
+        Line { queue, store, metrics, waiting: Mutex::default(), bell: Notify::new() }
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut Waiting) -> T) -> T {
+        change(&mut self.waiting.lock().expect("nobody panics while holding it"))
+    }
+
+    pub(super) async fn poll(&self, slot: ClaimSlot, deadline: Instant) -> Answer {
+        let (answer, mut answered) = oneshot::channel();
+        let number = self.with(|waiting| {
+            if waiting.closed {
+                return None;
+            }
+            let number = waiting.next_number;
+            waiting.next_number += 1;
+            // Park before looking: a submit between the look and the park would wake nobody.
+            let look = slot.lanes.iter().any(|lane| !waiting.clean.contains(lane));
+            waiting.parked.push_back(Parked { number, slot, answer });
+            if look {
+                self.bell.notify_one();
+            }
+            Some(number)
+        });
+        let Some(number) = number else { return Ok(vec![]) };
+        let mut leaving = Leaving { line: self, number: Some(number) };
+        let result = match tokio::time::timeout_at(deadline, &mut answered).await {
+            Ok(result) => result,
+            Err(_) if self.leave(number) => Ok(Ok(vec![])),
+            // At the store this very moment: what it brings is ours, and it comes soon.
+            Err(_) => answered.await,
+        };
+        leaving.number = None;
+        result.unwrap_or(Err(Error::Stopping))
+    }
+
+    /// Takes a poll out of the line. False when it is at the store; then it is answered when it comes back.
+    fn leave(&self, number: u64) -> bool {
+        self.with(|waiting| match waiting.parked.iter().position(|parked| parked.number == number) {
+            Some(index) => waiting.parked.remove(index).is_some(),
+            None => {
+                waiting.overdue.insert(number);
+                false
+            }
+        })
+    }
+
+    pub(super) fn wake(&self, lane: LaneId) {
+        let anybody = self.with(|waiting| {
+            waiting.clean.remove(&lane);
+            !waiting.parked.is_empty()
+        });
+        if anybody {
+            self.bell.notify_one();
+        }
+    }
+
+    pub(super) fn wake_all(&self) {
+        self.with(|waiting| waiting.clean.clear());
+        self.bell.notify_one();
+    }
+
+    pub(super) fn wake_in(&self, ms: Millis) {
+        let at = Instant::now() + Duration::from_millis(ms.max(0) as u64);
+        let sooner = self.with(|waiting| {
+            let sooner = waiting.next_due.is_none_or(|due| at < due);
+            if sooner {
+                waiting.next_due = Some(at);
+            }
+            sooner
+        });
+        if sooner {
+            self.bell.notify_one();
+        }
+    }
+
+    pub(super) fn waited_for(&self) -> Vec<LaneId> {
+        self.with(|waiting| waiting.parked.iter().flat_map(|parked| parked.slot.lanes.iter().copied()).collect())
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.with(|waiting| waiting.parked.len())
+    }
+
+    pub(super) fn close(&self) {
+        self.with(|waiting| {
+            waiting.closed = true;
+            for parked in waiting.parked.drain(..) {
+                let _ = parked.answer.send(Ok(vec![]));
+            }
+        });
+        self.bell.notify_one();
+    }
+
+    /// The claimer: sleeps until there is a reason to look and somebody to look for.
+    pub(super) async fn serve(self: Arc<Self>) {
+        loop {
+            let rung = self.bell.notified();
+            match self.next() {
+                Next::Stop => return,
+                Next::Claim(offered) => self.claim(offered).await,
+                Next::Wait(None) => rung.await,
+                Next::Wait(Some(due)) => tokio::select! {
+                    () = rung => {}
+                    () = self.until(due) => self.with(|waiting| {
+                        waiting.next_due = None;
+                        waiting.clean.clear();
+                    }),
+                },
+            }
+        }
+    }
+
+    /// Waits on the store's clock where that one is moved by hand, otherwise on the monotonic one.
+    async fn until(&self, due: Instant) {
+        let left = due.saturating_duration_since(Instant::now());
+        self.store.clock().sleep(left.as_millis() as Millis + 1).await;
+    }
+
+    fn next(&self) -> Next {
+        self.with(|waiting| {
+            // The claim this poll waited for may have been dropped with its connection.
+            waiting.parked.retain(|parked| !parked.answer.is_closed());
+            if waiting.closed {
+                return Next::Stop;
+            }
+            let Waiting { parked, clean, .. } = waiting;
+            let mut offered = Vec::new();
+            let mut index = 0;
+            while index < parked.len() && offered.len() < CLAIM_SLOTS_MAX {
+                if parked[index].slot.lanes.iter().any(|lane| !clean.contains(lane)) {
+                    offered.extend(parked.remove(index));
+                } else {
+                    index += 1;
+                }
+            }
+            if offered.is_empty() {
+                return Next::Wait(waiting.next_due);
+            }
+            // Clean from here on: a wake-up while we are at the store makes them dirty again.
+            clean.extend(offered.iter().flat_map(|parked| parked.slot.lanes.iter().copied()));
+            Next::Claim(offered)
+        })
+    }
+
+    async fn claim(&self, offered: Vec<Parked>) {
+        let slots: Vec<_> = offered.iter().map(|parked| parked.slot.clone()).collect();
+        let limit = slots.iter().map(|slot| slot.room as usize).sum::<usize>().min(baton_store::CLAIM_RUNS_MAX);
+        self.metrics.claim.calls.inc();
+        let answer = self.store.claim(ClaimRequest { queue: self.queue, slots, limit }).await;
+        let failed = answer.is_err();
+        let orphans = self.hand_out(offered, answer);
+        if !orphans.is_empty() {
+            // Their polls are gone, so nobody knows of these claims: put the runs back rather than let them wait.
+            let given_back = self.store.give_back(orphans).await;
+            if let Ok(changes) = given_back {
+                changes.woken.lanes.iter().for_each(|lane| self.wake(*lane));
+            }
+        }
+        if failed {
+            tokio::time::sleep(Duration::from_millis(STORE_PAUSE_MS)).await;
+            self.bell.notify_one();
+        }
+    }
+
+    /// Answers the polls that got something or never will; parks the others again, in front. Returns claims whose polls are gone.
+    fn hand_out(&self, offered: Vec<Parked>, answer: StoreResult<ClaimAnswer>) -> Vec<(LeaseRef, String)> {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                // The polls keep waiting: their callers would only come back at once.
+                tracing::warn!(%error, queue = self.queue, "a claim failed; trying again");
+                self.with(|waiting| waiting.clean.clear());
+                ClaimAnswer { refused: vec![], ..ClaimAnswer::default() }
+            }
+        };
+        self.metrics.claim.runs.inc_by(answer.claimed.len() as u64);
+        let mut shares: HashMap<usize, Vec<Claimed>> = HashMap::new();
+        for claimed in answer.claimed {
+            shares.entry(claimed.slot).or_default().push(claimed);
+        }
+        let refused: HashMap<usize, SlotRefused> = answer.refused.into_iter().collect();
+        let mut orphans = Vec::new();
+        let mut unfilled: HashSet<LaneId> = HashSet::new();
+        let mut wanted: HashSet<LaneId> = HashSet::new();
+        self.with(|waiting| {
+            for (index, parked) in offered.into_iter().enumerate().rev() {
+                wanted.extend(parked.slot.lanes.iter().copied());
+                let share = shares.remove(&index).unwrap_or_default();
+                let overdue = waiting.overdue.remove(&parked.number);
+                if !refused.contains_key(&index) && share.len() < parked.slot.room as usize {
+                    unfilled.extend(parked.slot.lanes.iter().copied());
+                }
+                match refused.get(&index) {
+                    _ if !share.is_empty() => {
+                        if let Err(Ok(share)) = parked.answer.send(Ok(share)) {
+                            orphans.extend(share.iter().map(|run| {
+                                (LeaseRef { run: run.run, epoch: run.epoch }, "its poll was gone".to_owned())
+                            }));
+                        }
+                    }
+                    Some(refused) => drop(parked.answer.send(Err(refusal(*refused)))),
+                    None if overdue || waiting.closed => drop(parked.answer.send(Ok(vec![]))),
+                    None => waiting.parked.push_front(parked),
+                }
+            }
+            // Where every poll was filled there may be more; where one was not, there is not.
+            for lane in wanted {
+                if answer.more || !unfilled.contains(&lane) {
+                    waiting.clean.remove(&lane);
+                }
+            }
+        });
+        if let Some(ms) = answer.next_in_ms {
+            self.wake_in(ms);
+        }
+        orphans
+    }
+}
+
+enum Next {
+    Stop,
+    Wait(Option<Instant>),
+    Claim(Vec<Parked>),
+}
+
+/// Takes a poll out of the line when its caller goes away.
+struct Leaving<'a> {
+    line: &'a Line,
+    number: Option<u64>,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.line.with(|waiting| waiting.parked.retain(|parked| parked.number != number));
+        }
+    }
+}
+
+fn refusal(refused: SlotRefused) -> Error {
+    match refused {
+        SlotRefused::Unknown => Error::no_worker("with this id any more; register again"),
+        SlotRefused::Draining => Error::WorkerDraining,
+        SlotRefused::Offline => Error::WorkerOffline,
+        SlotRefused::Full => Error::WorkerFull,
+        SlotRefused::Unfit => {
+            Error::WorkerUnfit("its health is under a floor; see its entry in the list of workers".into())
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The dispatcher: waiting polls park in memory and cost nothing; one claimer per queue serves all of them.
+//!
+//! A lane is *clean* when the last look found nothing more in it and nobody has woken it since. A poll whose lanes are all
+//! clean parks without a query. Whoever makes runs claimable wakes their lanes after the commit.
+
+mod line;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use baton_core::Millis;
+use baton_store::{ClaimSlot, Claimed, LaneId, Look, QueueId, Store, Woken};
+use tokio::time::Instant;
+
+use crate::lanes::Lanes;
+use crate::metrics::Metrics;
+use crate::{Error, dispatch::line::Line};
+
+/// All lines of waiting polls.
+#[derive(Debug)]
+pub struct Dispatcher {
+    store: Arc<dyn Store>,
+    lanes: Arc<Lanes>,
+    metrics: Arc<Metrics>,
+    lines: Mutex<Lines>,
+}
+
+#[derive(Debug, Default)]
+struct Lines {
+    by_queue: HashMap<QueueId, Arc<Line>>,
+    closed: bool,
+}
+
+impl Dispatcher {
+    /// A dispatcher with nobody waiting.
+    pub fn new(store: Arc<dyn Store>, lanes: Arc<Lanes>, metrics: Arc<Metrics>) -> Dispatcher {
+        Dispatcher { store, lanes, metrics, lines: Mutex::default() }
+    }
+
+    /// Waits in the queue's line until there is work for the slot or the deadline has passed (then: no runs).
+    pub async fn poll(&self, queue: QueueId, slot: ClaimSlot, deadline: Instant) -> Result<Vec<Claimed>, Error> {
+        let Some(line) = self.line_to_wait_in(queue) else { return Ok(vec![]) };
+        line.poll(slot, deadline).await
+    }
+
+    fn line_to_wait_in(&self, queue: QueueId) -> Option<Arc<Line>> {
+        let mut lines = self.lines.lock().expect("nobody panics while holding it");
+        if lines.closed {
+            return None;
+        }
+        let line = lines.by_queue.entry(queue).or_insert_with(|| {
+            let line = Arc::new(Line::new(queue, self.store.clone(), self.metrics.clone()));
+            tokio::spawn(line.clone().serve());
+            line
+        });
+        Some(line.clone())
+    }
+
+    fn line_of(&self, lane: LaneId) -> Option<Arc<Line>> {
+        let queue = self.lanes.queue_of(lane)?;
+        self.lines.lock().expect("nobody panics while holding it").by_queue.get(&queue).cloned()
+    }
+
+    /// Wakes whoever waits for these lanes in this process.
+    pub fn wake(&self, woken: &Woken) {
+        for lane in &woken.lanes {
+            if let Some(line) = self.line_of(*lane) {
+                line.wake(*lane);
+            }
+        }
+        for (lane, ms) in &woken.later {
+            self.wake_later(*lane, *ms);
+        }
+    }
+
+    fn wake_later(&self, lane: LaneId, ms: Millis) {
+        if let Some(line) = self.line_of(lane) {
+            line.wake_in(ms);
+        }
+    }
+
+    /// Looks at everything again: a queue's settings changed, or news was missed.
+    pub fn wake_queue(&self, queue: QueueId) {
+        let line = self.lines.lock().expect("nobody panics while holding it").by_queue.get(&queue).cloned();
+        if let Some(line) = line {
+            line.wake_all();
+        }
+    }
+
+    /// Lanes somebody is waiting for.
+    pub fn waited_for(&self) -> Vec<LaneId> {
+        let lines: Vec<_> = {
+            let lines = self.lines.lock().expect("nobody panics while holding it");
+            lines.by_queue.values().cloned().collect()
+        };
+        let mut lanes: Vec<_> = lines.iter().flat_map(|line| line.waited_for()).collect();
+        lanes.sort_unstable();
+        lanes.dedup();
+        lanes
+    }
+
+    /// Acts on a look at the store: what another server made claimable.
+    pub fn looked(&self, look: &Look) {
+        self.wake(&Woken { lanes: look.ready.clone(), later: look.later.clone() });
+    }
+
+    /// Polls that wait now.
+    pub fn waiting(&self) -> usize {
+        let lines = self.lines.lock().expect("nobody panics while holding it");
+        lines.by_queue.values().map(|line| line.waiting()).sum()
+    }
+
+    /// Answers all polls with no runs, and every later one.
+    pub fn close(&self) {
+        let lines: Vec<_> = {
+            let mut lines = self.lines.lock().expect("nobody panics while holding it");
+            lines.closed = true;
+            lines.by_queue.drain().map(|(_, line)| line).collect()
+        };
+        lines.iter().for_each(|line| line.close());
+    }
+}

@@ -1,0 +1,158 @@
+//! Why a service call was refused, in neutral words. Faces turn it into their own; nobody else does.
+
+use baton_core::{Refused, State};
+use baton_store::StoreError;
+
+/// Why a call was not carried out. Nothing has changed, except where `Unavailable` says it may have.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum Error {
+    /// The request cannot be read at all.
+    #[error("{0}")]
+    Malformed(String),
+    /// The request can be read, but what it asks for makes no sense.
+    #[error("{0}")]
+    Invalid(String),
+    /// No credential.
+    #[error("no API key: send it in the X-API-Key header (or as Authorization: Bearer)")]
+    NoCredential,
+    /// A credential that is not good.
+    #[error("{0}")]
+    BadCredential(String),
+    /// A good credential that does not allow this.
+    #[error("{0}")]
+    Forbidden(String),
+    /// There is no such thing (or none the caller may see).
+    #[error("there is no {what} {id}")]
+    NotFound {
+        /// A run, a worker, a queue, a key.
+        what: &'static str,
+        /// As it was asked for.
+        id: String,
+    },
+    /// The idempotency key belongs to a run with another body.
+    #[error("the idempotency key was used before with another body; use a new key for a new run")]
+    KeyReused,
+    /// The lease is not the current one.
+    #[error("the lease is lost: the run was given to another worker or taken back; stop working on it")]
+    LeaseLost,
+    /// The run has ended otherwise.
+    #[error("the run has already ended as {}", .0.as_str())]
+    Ended(State),
+    /// The run is being cancelled.
+    #[error("the run is being cancelled: stop, then fail it or give it back")]
+    Cancelling,
+    /// The worker was lost, deregistered or forced offline.
+    #[error("the worker is offline: its leases were given to others; register again")]
+    WorkerOffline,
+    /// The worker is draining.
+    #[error("the worker is draining: finish what it holds, then deregister")]
+    WorkerDraining,
+    /// The worker holds as many runs as it said it can.
+    #[error("the worker holds as many runs as its max_concurrent allows; finish one first")]
+    WorkerFull,
+    /// The worker's health is under a floor.
+    #[error("the worker gets no new work: {0}")]
+    WorkerUnfit(String),
+    /// The queue holds as many runs as it may.
+    #[error("the queue {queue} is full ({limit} runs wait); try again later")]
+    QueueFull {
+        /// Its name.
+        queue: String,
+        /// Its limit.
+        limit: u64,
+    },
+    /// Too many requests.
+    #[error("too many requests; slow down")]
+    TooMany {
+        /// When to come back.
+        retry_after_ms: u64,
+    },
+    /// The body is larger than allowed.
+    #[error("the body is larger than the {limit} bytes allowed here")]
+    TooLarge {
+        /// How large it may be.
+        limit: usize,
+    },
+    /// The body did not come in time.
+    #[error("the body did not arrive in time")]
+    TooSlow,
+    /// The store cannot be reached.
+    #[error("the store cannot be reached now; try again")]
+    Unavailable,
+    /// The disk is full.
+    #[error("the server's disk is full; nothing was changed")]
+    DiskFull,
+    /// The server is stopping.
+    #[error("the server is stopping; try again")]
+    Stopping,
+    /// A bug. The log has the details.
+    #[error("something went wrong inside the server; its log says what")]
+    Internal,
+}
+
+impl Error {
+    /// A stable word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Error::Malformed(_) => "malformed",
+            Error::Invalid(_) => "invalid",
+            Error::NoCredential => "no_credential",
+            Error::BadCredential(_) => "bad_credential",
+            Error::Forbidden(_) => "forbidden",
+            Error::NotFound { what: "worker", .. } => "unknown_worker",
+            Error::NotFound { .. } => "not_found",
+            Error::KeyReused => "idempotency_key_reused",
+            Error::LeaseLost => "lease_lost",
+            Error::Ended(_) => "ended",
+            Error::Cancelling => "cancelling",
+            Error::WorkerOffline => "worker_offline",
+            Error::WorkerDraining => "worker_draining",
+            Error::WorkerFull => "worker_full",
+            Error::WorkerUnfit(_) => "worker_unfit",
+            Error::QueueFull { .. } => "queue_full",
+            Error::TooMany { .. } => "too_many_requests",
+            Error::TooLarge { .. } => "too_large",
+            Error::TooSlow => "too_slow",
+            Error::Unavailable => "unavailable",
+            Error::DiskFull => "disk_full",
+            Error::Stopping => "stopping",
+            Error::Internal => "internal",
+        }
+    }
+
+    /// A run that is not there, or not for this caller.
+    pub fn no_run(id: impl ToString) -> Error {
+        Error::NotFound { what: "run", id: id.to_string() }
+    }
+
+    /// A worker that is not there, or not for this caller.
+    pub fn no_worker(id: impl ToString) -> Error {
+        Error::NotFound { what: "worker", id: id.to_string() }
+    }
+}
+
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Error {
+        match error {
+            StoreError::Unavailable(why) => {
+                tracing::warn!(%why, "the store cannot be reached");
+                Error::Unavailable
+            }
+            StoreError::Full => Error::DiskFull,
+            StoreError::Internal(why) => {
+                tracing::error!(%why, "the store failed");
+                Error::Internal
+            }
+        }
+    }
+}
+
+/// What a refusal by the rules means to the caller. `AlreadyDone` never gets here: it is a success.
+pub(crate) fn refused(refused: Refused, state: State) -> Error {
+    match refused {
+        Refused::StaleLease | Refused::NotHeld => Error::LeaseLost,
+        Refused::Ended | Refused::AlreadyDone => Error::Ended(state),
+        Refused::Cancelling => Error::Cancelling,
+        Refused::Held | Refused::NotDue => Error::Invalid(refused.to_string()),
+    }
+}

@@ -1,0 +1,120 @@
+//! What handlers take in: the caller first, then the query, then the body, bounded in size and time.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use baton_proto::API_KEY_HEADER;
+use bytes::{Bytes, BytesMut};
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
+use http::request::Parts;
+use http_body_util::BodyExt;
+use serde::de::DeserializeOwned;
+
+use crate::auth::Caller;
+use crate::{App, Error};
+
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub SocketAddr);
+
+/// The authenticated caller. Comes before the body in every handler, so that nobody's body is read without a key.
+pub struct Auth(pub Arc<Caller>);
+
+impl FromRequestParts<App> for Auth {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Auth, Error> {
+        let from = parts.extensions.get::<Peer>().map(|peer| peer.0.ip());
+        let result = app.keys.check(credential(parts), from).await;
+        if let Err(Error::BadCredential(_)) = &result {
+            app.metrics.credential_refusals.inc();
+        }
+        result.map(Auth)
+    }
+}
+
+fn credential(parts: &Parts) -> Option<&str> {
+    let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
+    header(API_KEY_HEADER).or_else(|| {
+        let (scheme, credential) = header(AUTHORIZATION.as_str())?.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| credential.trim())
+    })
+}
+
+/// The query of a URL. Unknown parameters are errors.
+pub struct Params<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequestParts<App> for Params<T> {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Params<T>, Error> {
+        match Query::<T>::try_from_uri(&parts.uri) {
+            Ok(Query(params)) => Ok(Params(params)),
+            Err(rejection) => Err(Error::Invalid(rejection.body_text())),
+        }
+    }
+}
+
+/// A JSON body about one run.
+pub struct Json<T>(pub T);
+/// A JSON body about many runs, which may be larger.
+pub struct BatchJson<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
+    type Rejection = Error;
+
+    async fn from_request(request: Request, app: &App) -> Result<Json<T>, Error> {
+        read(request, app, app.settings.body_bytes_max).await.map(Json)
+    }
+}
+
+impl<T: DeserializeOwned> FromRequest<App> for BatchJson<T> {
+    type Rejection = Error;
+
+    async fn from_request(request: Request, app: &App) -> Result<BatchJson<T>, Error> {
+        read(request, app, app.settings.batch_bytes_max).await.map(BatchJson)
+    }
+}
+
+async fn read<T: DeserializeOwned>(request: Request, app: &App, limit: usize) -> Result<T, Error> {
+    let (parts, body) = request.into_parts();
+    let kind = parts.headers.get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or_default());
+    // curl -d says form-urlencoded unless told otherwise; what counts is that the body is JSON.
+    if kind.is_some_and(|kind| kind.starts_with("multipart/")) {
+        return Err(Error::Malformed("the body must be JSON (Content-Type: application/json)".into()));
+    }
+    let length = parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    if length.is_some_and(|length| length > limit) {
+        return Err(Error::TooLarge { limit });
+    }
+    let time = Duration::from_millis(app.settings.body_timeout_ms);
+    let bytes = tokio::time::timeout(time, collect(body, length, limit)).await.map_err(|_| Error::TooSlow)??;
+    parse(if bytes.is_empty() { b"{}" } else { &bytes })
+}
+
+async fn collect(mut body: Body, length: Option<usize>, limit: usize) -> Result<Bytes, Error> {
+    let mut all = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Error::Malformed("the body ended early".into()))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if all.len() + data.len() > limit {
+            return Err(Error::TooLarge { limit });
+        }
+        // Most bodies come in one piece and need no copy.
+        if all.is_empty() && Some(data.len()) == length {
+            return Ok(data);
+        }
+        all.extend_from_slice(&data);
+    }
+    Ok(all.freeze())
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(bytes).map_err(|error| match error.classify() {
+        serde_json::error::Category::Data => Error::Invalid(format!("the body does not fit: {error}")),
+        _ => Error::Malformed(format!("the body is not JSON: {error}")),
+    })
+}

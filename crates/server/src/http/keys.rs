@@ -1,0 +1,68 @@
+//! /api/v1/keys and /api/v1/audit
+
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use baton_proto::{AuditPage, CreateKey, CreatedKey, Keys, Problem};
+use baton_store::Page;
+use http::StatusCode;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::extract::{Auth, Json, Params};
+use super::runs::{cursor, page_size};
+use super::{answer, ok};
+use crate::{App, Error, service};
+
+/// Make an API key. The key is shown this once.
+#[utoipa::path(post, path = "/api/v1/keys", tag = "keys", security(("api_key" = [])), request_body = CreateKey,
+    responses((status = 201, body = CreatedKey), (status = 422, body = Problem)))]
+pub(super) async fn create(
+    State(app): State<App>,
+    Auth(caller): Auth,
+    Json(wanted): Json<CreateKey>,
+) -> Result<Response, Error> {
+    Ok(answer(StatusCode::CREATED, &service::keys::create(&app, &caller, wanted).await?))
+}
+
+/// List API keys, oldest first.
+#[utoipa::path(get, path = "/api/v1/keys", tag = "keys", security(("api_key" = [])), responses((status = 200, body = Keys)))]
+pub(super) async fn list(State(app): State<App>, Auth(caller): Auth) -> Result<Response, Error> {
+    Ok(ok(&Keys { keys: service::keys::list(&app, &caller).await? }))
+}
+
+/// Revoke an API key.
+#[utoipa::path(delete, path = "/api/v1/keys/{id}", tag = "keys", security(("api_key" = [])), params(("id" = String, Path)),
+    responses((status = 204), (status = 404, body = Problem)))]
+pub(super) async fn revoke(
+    State(app): State<App>,
+    Auth(caller): Auth,
+    Path(id): Path<String>,
+) -> Result<Response, Error> {
+    service::keys::revoke(&app, &caller, &id).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ListAudit {
+    /// 1 to 1,000; 50 unless given.
+    limit: Option<usize>,
+    /// The next_cursor of the page before.
+    cursor: Option<String>,
+}
+
+/// Read the audit log, newest first.
+#[utoipa::path(get, path = "/api/v1/audit", tag = "keys", security(("api_key" = [])), params(ListAudit),
+    responses((status = 200, body = AuditPage)))]
+pub(super) async fn audit(
+    State(app): State<App>,
+    Auth(caller): Auth,
+    Params(wanted): Params<ListAudit>,
+) -> Result<Response, Error> {
+    let limit = page_size(wanted.limit)?;
+    let page = Page { after: cursor(wanted.cursor.as_deref())?, limit };
+    let lines = service::audit::list(&app, &caller, page).await?;
+    let next_cursor = if lines.len() == limit { lines.last().map(|line| line.id.to_string()) } else { None };
+    Ok(ok(&AuditPage { lines, next_cursor }))
+}

@@ -1,0 +1,87 @@
+//! /api/v1/queues
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use baton_proto::{NAMESPACE_DEFAULT, PauseQueue, Problem, QueueLimits, QueueView, Queues};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::extract::{Auth, Json, Params};
+use super::ok;
+use crate::{App, Error, service};
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct InNamespace {
+    /// The namespace; `default` (all, in the list) unless given.
+    namespace: Option<String>,
+}
+
+impl InNamespace {
+    fn name(&self) -> &str {
+        self.namespace.as_deref().unwrap_or(NAMESPACE_DEFAULT)
+    }
+}
+
+/// List queues with their depths and settings.
+#[utoipa::path(get, path = "/api/v1/queues", tag = "queues", security(("api_key" = [])), params(InNamespace),
+    responses((status = 200, body = Queues)))]
+pub(super) async fn list(
+    State(app): State<App>,
+    Auth(caller): Auth,
+    Params(within): Params<InNamespace>,
+) -> Result<Response, Error> {
+    let queues = service::queues::list(&app, &caller, within.namespace.as_deref()).await?;
+    Ok(ok(&Queues { queues }))
+}
+
+/// Get one queue.
+#[utoipa::path(get, path = "/api/v1/queues/{name}", tag = "queues", security(("api_key" = [])), params(("name" = String, Path), InNamespace),
+    responses((status = 200, body = QueueView), (status = 404, body = Problem)))]
+pub(super) async fn get(
+    State(app): State<App>,
+    Auth(caller): Auth,
+    Path(name): Path<String>,
+    Params(within): Params<InNamespace>,
+) -> Result<Response, Error> {
+    Ok(ok(&service::queues::get(&app, &caller, within.name(), &name).await?))
+}
+
+/// Change a queue's limits.
+#[utoipa::path(patch, path = "/api/v1/queues/{name}", tag = "queues", security(("api_key" = [])), params(("name" = String, Path), InNamespace),
+    request_body = QueueLimits, responses((status = 200, body = QueueView), (status = 422, body = Problem)))]
+pub(super) async fn limit(
+    State(app): State<App>,
+    Auth(caller): Auth,
+    Path(name): Path<String>,
+    Params(within): Params<InNamespace>,
+    Json(limits): Json<QueueLimits>,
+) -> Result<Response, Error> {
+    Ok(ok(&service::queues::limit(&app, &caller, within.name(), &name, limits).await?))
+}
+
+/// Stop a queue from handing out runs; what is held goes on.
+#[utoipa::path(post, path = "/api/v1/queues/{name}/pause", tag = "queues", security(("api_key" = [])), params(("name" = String, Path), InNamespace),
+    request_body = PauseQueue, responses((status = 200, body = QueueView)))]
+pub(super) async fn pause(
+    State(app): State<App>,
+    Auth(caller): Auth,
+    Path(name): Path<String>,
+    Params(within): Params<InNamespace>,
+    Json(pause): Json<PauseQueue>,
+) -> Result<Response, Error> {
+    Ok(ok(&service::queues::pause(&app, &caller, within.name(), &name, pause).await?))
+}
+
+/// Let a queue hand out runs again.
+#[utoipa::path(post, path = "/api/v1/queues/{name}/resume", tag = "queues", security(("api_key" = [])), params(("name" = String, Path), InNamespace),
+    responses((status = 200, body = QueueView)))]
+pub(super) async fn resume(
+    State(app): State<App>,
+    Auth(caller): Auth,
+    Path(name): Path<String>,
+    Params(within): Params<InNamespace>,
+) -> Result<Response, Error> {
+    Ok(ok(&service::queues::resume(&app, &caller, within.name(), &name).await?))
+}

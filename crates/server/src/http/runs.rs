@@ -1,0 +1,216 @@
+//! /api/v1/runs
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use baton_core::{RunId, State as RunStanding};
+use baton_proto::{
+    Explanation, History, IDEMPOTENCY_KEY_HEADER, PAGE_MAX, RunPage, RunState, RunView, SubmitBatch, SubmitRun,
+    SubmittedBatch, SubmittedRun, Time,
+};
+use baton_store::{Page, Submitted};
+use http::{HeaderMap, StatusCode};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::extract::{Auth, BatchJson, Json, Params};
+use super::{answer, ok};
+use crate::service::read::RunQuery;
+use crate::service::{self, run_id, worker_id};
+use crate::{App, Error};
+
+/// Entries on a page unless asked otherwise.
+pub(super) const PAGE_DEFAULT: usize = 50;
+
+/// Checks the size of a page.
+pub(super) fn page_size(limit: Option<usize>) -> Result<usize, Error> {
+    match limit.unwrap_or(PAGE_DEFAULT) {
+        size if (1..=PAGE_MAX).contains(&size) => Ok(size),
+        _ => Err(Error::Invalid(format!("limit must be 1 to {PAGE_MAX}"))),
+    }
+}
+
+/// Reads a cursor, which is the identifier of the last entry of the page before.
+pub(super) fn cursor<K: std::str::FromStr>(text: Option<&str>) -> Result<Option<K>, Error> {
+    let wrong = |_| Error::Invalid("cursor must be the next_cursor of an earlier page".into());
+    text.map(|text| text.parse().map_err(|_| ()).map_err(wrong)).transpose()
+}
+
+fn submitted(run: Submitted, state: RunStanding, retry_of: Option<RunId>) -> SubmittedRun {
+    SubmittedRun {
+        id: run.run.to_string(),
+        state,
+        submitted_at: Time(run.submitted_at),
+        due_at: Time(run.due_at),
+        created: run.is_new,
+        retry_of: retry_of.map(|run| run.to_string()),
+    }
+}
+
+/// The state of a run that was submitted before may have moved on.
+async fn state_of(app: &App, run: &Submitted) -> Result<RunStanding, Error> {
+    match run.is_new {
+        true => Ok(RunStanding::Pending),
+        false => Ok(app.store.run(run.run).await?.map_or(RunStanding::Pending, |record| record.state)),
+    }
+}
+
+/// Submit a run.
+#[utoipa::path(post, path = "/api/v1/runs", tag = "runs", security(("api_key" = [])), request_body = SubmitRun,
+    params(("Idempotency-Key" = Option<String>, Header, description = "The same key with the same body gives the same run")),
+    responses((status = 201, body = SubmittedRun), (status = 200, body = SubmittedRun, description = "Submitted before with the same key"),
+        (status = 422, body = baton_proto::Problem), (status = 503, body = baton_proto::Problem, description = "The queue is full")))]
+pub(super) async fn submit(
+    State(app): State<App>,
+    Auth(caller): Auth,
+    headers: HeaderMap,
+    Json(mut run): Json<SubmitRun>,
+) -> Result<Response, Error> {
+    if let Some(key) = headers.get(IDEMPOTENCY_KEY_HEADER) {
+        let key = key.to_str().map_err(|_| Error::Invalid("Idempotency-Key must be plain text".into()))?;
+        run.idempotency_key = Some(key.to_owned());
+    }
+    let run = service::submit::one(&app, &caller, run).await?;
+    let status = if run.is_new { StatusCode::CREATED } else { StatusCode::OK };
+    let state = state_of(&app, &run).await?;
+    Ok(answer(status, &submitted(run, state, None)))
+}
+
+/// Submit up to 10,000 runs: all of them, or none.
+#[utoipa::path(post, path = "/api/v1/runs/batch", tag = "runs", security(("api_key" = [])), request_body = SubmitBatch,
+    responses((status = 201, body = SubmittedBatch), (status = 422, body = baton_proto::Problem)))]
+pub(super) async fn submit_batch(
+    State(app): State<App>,
+    Auth(caller): Auth,
+    BatchJson(batch): BatchJson<SubmitBatch>,
+) -> Result<Response, Error> {
+    let mut runs = Vec::with_capacity(batch.runs.len());
+    for run in service::submit::many(&app, &caller, batch.runs).await? {
+        let state = state_of(&app, &run).await?;
+        runs.push(submitted(run, state, None));
+    }
+    Ok(answer(StatusCode::CREATED, &SubmittedBatch { runs }))
+}
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ListRuns {
+    /// Only this namespace.
+    namespace: Option<String>,
+    /// Only this queue.
+    queue: Option<String>,
+    /// Only this type.
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    /// Only this state.
+    state: Option<String>,
+    /// Only runs held (now, or at their end) by this worker.
+    worker: Option<String>,
+    /// Only runs with this key.
+    key: Option<String>,
+    /// 1 to 1,000; 50 unless given.
+    limit: Option<usize>,
+    /// The next_cursor of the page before.
+    cursor: Option<String>,
+    /// Count all.
+    total: bool,
+}
+
+/// List runs, newest first.
+#[utoipa::path(get, path = "/api/v1/runs", tag = "runs", security(("api_key" = [])), params(ListRuns),
+    responses((status = 200, body = RunPage)))]
+pub(super) async fn list(
+    State(app): State<App>,
+    Auth(caller): Auth,
+    Params(wanted): Params<ListRuns>,
+) -> Result<Response, Error> {
+    let limit = page_size(wanted.limit)?;
+    let page = Page { after: cursor(wanted.cursor.as_deref())?, limit };
+    let state = wanted
+        .state
+        .as_deref()
+        .map(|word| RunStanding::parse(word).ok_or_else(|| Error::Invalid(format!("{word:?} is no state of a run"))));
+    let query = RunQuery {
+        namespace: wanted.namespace,
+        queue: wanted.queue,
+        kind: wanted.kind,
+        state: state.transpose()?,
+        worker: wanted.worker.as_deref().map(worker_id).transpose()?,
+        key: wanted.key,
+    };
+    let (runs, total) = service::read::list(&app, &caller, query, page, wanted.total).await?;
+    let next_cursor = if runs.len() == limit { runs.last().map(|run| run.id.clone()) } else { None };
+    Ok(ok(&RunPage { runs, next_cursor, total }))
+}
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct GetRun {
+    /// Answer when the run has ended or this long has passed; 60,000 at most.
+    wait_ms: u64,
+}
+
+/// Get one run.
+#[utoipa::path(get, path = "/api/v1/runs/{id}", tag = "runs", security(("api_key" = [])), params(("id" = String, Path), GetRun),
+    responses((status = 200, body = RunView), (status = 404, body = baton_proto::Problem)))]
+pub(super) async fn get(
+    State(app): State<App>,
+    Auth(caller): Auth,
+    Path(id): Path<String>,
+    Params(wanted): Params<GetRun>,
+) -> Result<Response, Error> {
+    let run = run_id(&id)?;
+    match wanted.wait_ms {
+        0 => Ok(ok(&service::read::get(&app, &caller, run).await?)),
+        ms => Ok(ok(&service::read::wait(&app, &caller, run, ms).await?)),
+    }
+}
+
+/// What happened to a run, oldest first.
+#[utoipa::path(get, path = "/api/v1/runs/{id}/history", tag = "runs", security(("api_key" = [])), params(("id" = String, Path)),
+    responses((status = 200, body = History), (status = 404, body = baton_proto::Problem)))]
+pub(super) async fn history(
+    State(app): State<App>,
+    Auth(caller): Auth,
+    Path(id): Path<String>,
+) -> Result<Response, Error> {
+    let events = service::read::history(&app, &caller, run_id(&id)?).await?;
+    Ok(ok(&History { events }))
+}
+
+/// Why a run is not running yet, or who holds it.
+#[utoipa::path(get, path = "/api/v1/runs/{id}/explain", tag = "runs", security(("api_key" = [])), params(("id" = String, Path)),
+    responses((status = 200, body = Explanation), (status = 404, body = baton_proto::Problem)))]
+pub(super) async fn explain(
+    State(app): State<App>,
+    Auth(caller): Auth,
+    Path(id): Path<String>,
+) -> Result<Response, Error> {
+    Ok(ok(&service::explain::one(&app, &caller, run_id(&id)?).await?))
+}
+
+/// Cancel a run: at once when nobody holds it, otherwise its worker is told and has a grace time.
+#[utoipa::path(post, path = "/api/v1/runs/{id}/cancel", tag = "runs", security(("api_key" = [])), params(("id" = String, Path)),
+    responses((status = 200, body = RunState), (status = 409, body = baton_proto::Problem, description = "It has ended otherwise")))]
+pub(super) async fn cancel(
+    State(app): State<App>,
+    Auth(caller): Auth,
+    Path(id): Path<String>,
+) -> Result<Response, Error> {
+    let outcome = service::cancel::one(&app, &caller, run_id(&id)?).await?;
+    Ok(ok(&RunState { id, state: outcome.state, cancelling: outcome.cancelling }))
+}
+
+/// Submit a run that has ended again, as a new run.
+#[utoipa::path(post, path = "/api/v1/runs/{id}/retry", tag = "runs", security(("api_key" = [])), params(("id" = String, Path)),
+    responses((status = 201, body = SubmittedRun), (status = 422, body = baton_proto::Problem, description = "It has not ended")))]
+pub(super) async fn retry(
+    State(app): State<App>,
+    Auth(caller): Auth,
+    Path(id): Path<String>,
+) -> Result<Response, Error> {
+    let original = run_id(&id)?;
+    let run = service::retry::one(&app, &caller, original).await?;
+    Ok(answer(StatusCode::CREATED, &submitted(run, RunStanding::Pending, Some(original))))
+}

@@ -1,0 +1,93 @@
+//! Names of lanes and their numbers. Lanes are never renamed or removed, so what is known stays true.
+
+use std::collections::HashMap;
+use std::sync::{Arc, RwLock};
+
+use baton_store::{Lane, LaneId, LaneName, QueueId, Store, StoreResult};
+
+#[derive(Debug, Default)]
+struct Known {
+    by_name: HashMap<LaneName, Lane>,
+    by_id: HashMap<LaneId, (Arc<LaneName>, QueueId)>,
+}
+
+/// A cache of the store's lanes.
+#[derive(Debug)]
+pub struct Lanes {
+    store: Arc<dyn Store>,
+    known: RwLock<Known>,
+}
+
+impl Lanes {
+    /// Reads what the store has.
+    pub async fn load(store: Arc<dyn Store>) -> StoreResult<Lanes> {
+        let lanes = Lanes { store, known: RwLock::default() };
+        lanes.refresh().await?;
+        Ok(lanes)
+    }
+
+    async fn refresh(&self) -> StoreResult<()> {
+        let all = self.store.all_lanes().await?;
+        self.remember(all);
+        Ok(())
+    }
+
+    fn remember(&self, lanes: Vec<(LaneName, Lane)>) {
+        let mut known = self.known.write().expect("nobody panics while holding it");
+        for (name, lane) in lanes {
+            known.by_id.insert(lane.lane, (Arc::new(name.clone()), lane.queue));
+            known.by_name.insert(name, lane);
+        }
+    }
+
+    fn known(&self, name: &LaneName) -> Option<Lane> {
+        self.known.read().expect("nobody panics while holding it").by_name.get(name).copied()
+    }
+
+    /// The lanes with these names, in order, made on first use.
+    pub async fn get(&self, names: Vec<LaneName>) -> StoreResult<Vec<Lane>> {
+        if let Some(lanes) = names.iter().map(|name| self.known(name)).collect() {
+            return Ok(lanes);
+        }
+        let lanes = self.store.lanes(&names).await?;
+        self.remember(names.into_iter().zip(lanes.iter().copied()).collect());
+        Ok(lanes)
+    }
+
+    /// The name of a lane; another server may have made it.
+    pub async fn name(&self, lane: LaneId) -> StoreResult<Option<Arc<LaneName>>> {
+        if let Some(name) = self.known_name(lane) {
+            return Ok(Some(name));
+        }
+        self.refresh().await?;
+        Ok(self.known_name(lane))
+    }
+
+    fn known_name(&self, lane: LaneId) -> Option<Arc<LaneName>> {
+        let known = self.known.read().expect("nobody panics while holding it");
+        known.by_id.get(&lane).map(|(name, _)| name.clone())
+    }
+
+    /// The queue of a lane, if the lane is known here.
+    pub fn queue_of(&self, lane: LaneId) -> Option<QueueId> {
+        self.known.read().expect("nobody panics while holding it").by_id.get(&lane).map(|(_, queue)| *queue)
+    }
+
+    /// The lanes that a filter of names finds.
+    pub async fn find(
+        &self,
+        namespace: Option<&str>,
+        queue: Option<&str>,
+        kind: Option<&str>,
+    ) -> StoreResult<Vec<LaneId>> {
+        if self.store.is_shared() {
+            self.refresh().await?;
+        }
+        let matches = |wanted: Option<&str>, name: &str| wanted.is_none_or(|wanted| wanted == name);
+        let known = self.known.read().expect("nobody panics while holding it");
+        let found = known.by_name.iter().filter(|(name, _)| {
+            matches(namespace, &name.namespace) && matches(queue, &name.queue) && matches(kind, &name.kind)
+        });
+        Ok(found.map(|(_, lane)| lane.lane).collect())
+    }
+}

@@ -1,0 +1,133 @@
+//! The background loops: one table of passes. A pass is bounded, idempotent and safe on every server at the same time;
+//! jitter, timeouts, panics and metrics belong to the driver.
+
+mod looker;
+mod reaper;
+mod retention;
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use baton_core::Millis;
+use futures_util::FutureExt;
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::metrics::LoopLabels;
+use crate::{App, Error};
+
+type Pass = for<'a> fn(&'a App) -> Pin<Box<dyn Future<Output = Result<String, Error>> + Send + 'a>>;
+
+/// A loop: its name, how often it passes, and what it does.
+struct Loop {
+    name: &'static str,
+    every_ms: Millis,
+    pass: Pass,
+}
+
+const LOOPS: [Loop; 4] = [
+    Loop { name: "reaper", every_ms: 500, pass: |app| Box::pin(reaper::pass(app)) },
+    Loop { name: "unblocker", every_ms: 1_000, pass: |app| Box::pin(reaper::unblock(app)) },
+    Loop { name: "looker", every_ms: 1_000, pass: |app| Box::pin(looker::pass(app)) },
+    Loop { name: "retention", every_ms: 60_000, pass: |app| Box::pin(retention::pass(app)) },
+];
+
+/// Longest time a pass may take before it is given up and begun anew.
+const PASS_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// What the last pass of a loop did.
+#[derive(Clone, Debug, Serialize)]
+pub struct LoopReport {
+    /// What it said, or why it failed.
+    pub last: String,
+    /// True when it was carried out.
+    pub ok: bool,
+    /// Passes since the start.
+    pub passes: u64,
+}
+
+/// The last results of all loops.
+#[derive(Debug, Default)]
+pub struct LoopReports(Mutex<BTreeMap<&'static str, LoopReport>>);
+
+impl LoopReports {
+    fn note(&self, name: &'static str, ok: bool, last: String) {
+        let mut reports = self.0.lock().expect("nobody panics while holding it");
+        let passes = reports.get(name).map_or(0, |report| report.passes) + 1;
+        reports.insert(name, LoopReport { last, ok, passes });
+    }
+
+    /// Every loop's last result.
+    pub fn all(&self) -> BTreeMap<&'static str, LoopReport> {
+        self.0.lock().expect("nobody panics while holding it").clone()
+    }
+}
+
+/// Starts all loops; they end with the token.
+pub fn start(app: &App, stop: &CancellationToken) {
+    for entry in &LOOPS {
+        tokio::spawn(drive(app.clone(), entry, stop.clone()));
+    }
+    tokio::spawn(looker::listen(app.clone(), stop.clone()));
+}
+
+async fn drive(app: App, entry: &'static Loop, stop: CancellationToken) {
+    loop {
+        // Up to a tenth of jitter, so that several servers do not pass in step.
+        let jitter = (app.entropy.die() * entry.every_ms as f64 / 10.0) as Millis;
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = app.store.clock().sleep(entry.every_ms - jitter) => {}
+        }
+        one_pass(&app, entry.name, entry.pass).await;
+    }
+}
+
+async fn one_pass(app: &App, name: &'static str, pass: Pass) {
+    let labels = LoopLabels { name };
+    let begun = Instant::now();
+    let caught = AssertUnwindSafe(async { tokio::time::timeout(PASS_TIME_MAX, pass(app)).await }).catch_unwind().await;
+    app.metrics.loop_passes.get_or_create(&labels).inc();
+    app.metrics.loop_seconds.get_or_create(&labels).set(begun.elapsed().as_secs_f64());
+    match caught {
+        Ok(Ok(Ok(did))) => app.loops.note(name, true, did),
+        Ok(Ok(Err(error))) => {
+            app.metrics.loop_failures.get_or_create(&labels).inc();
+            tracing::warn!(name, %error, "a loop's pass failed; it passes again");
+            app.loops.note(name, false, error.to_string());
+        }
+        Ok(Err(_)) => {
+            app.metrics.loop_failures.get_or_create(&labels).inc();
+            tracing::warn!(name, "a loop's pass took too long; it passes again");
+            app.loops.note(name, false, "took too long".into());
+        }
+        Err(_) => {
+            app.metrics.loop_panics.get_or_create(&labels).inc();
+            tracing::error!(name, "a loop's pass panicked; it passes again");
+            app.loops.note(name, false, "panicked".into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entropy::SeededEntropy;
+    use baton_store::Clock;
+    use baton_store::sqlite::SqliteStore;
+    use std::sync::Arc;
+
+    #[tokio::test]
+    async fn a_pass_that_panics_is_counted_and_passes_again() {
+        let store = Arc::new(SqliteStore::open_in_memory(Clock::manual(1_000)).unwrap());
+        let app = App::build(store, crate::Settings::default(), Arc::new(SeededEntropy::new(1))).await.unwrap();
+        one_pass(&app, "broken", |_| Box::pin(async { panic!("on purpose") })).await;
+        one_pass(&app, "broken", |_| Box::pin(async { Ok("mended".into()) })).await;
+        let report = app.loops.all()["broken"].clone();
+        assert_eq!((report.ok, report.passes, report.last.as_str()), (true, 2, "mended"));
+        assert_eq!(app.metrics.loop_panics.get_or_create(&LoopLabels { name: "broken" }).get(), 1);
+    }
+}

@@ -1,0 +1,56 @@
+//! The reaper: takes back the runs of workers that fell silent, and runs whose own time has passed.
+
+use baton_core::LeaseEnd;
+
+use crate::{App, Error};
+
+/// Workers or runs in one call.
+const REAP_MAX: usize = 1_000;
+/// Calls in one pass, so that a pass ends.
+const ROUNDS_MAX: usize = 100;
+
+/// One pass.
+pub(super) async fn pass(app: &App) -> Result<String, Error> {
+    let result = reap(app).await;
+    if result == Err(Error::Unavailable) {
+        app.hearing.interrupted();
+    }
+    result
+}
+
+async fn reap(app: &App) -> Result<String, Error> {
+    // While nobody could be heard (this server has just started, or its store was out of reach) silence proves nothing.
+    // So nobody is declared lost before every live worker has had the time for a heartbeat.
+    let lost = match app.hearing.since(app.settings.heartbeat_interval_ms + 1_000) {
+        true => app.store.lose_workers(0, REAP_MAX).await?,
+        false => vec![],
+    };
+    for worker in &lost {
+        tracing::info!(%worker, "a worker fell silent; its runs go to others");
+        app.workers.forget(*worker);
+    }
+    app.metrics.workers_lost.inc_by(lost.len() as u64);
+    let mut taken = 0;
+    for _ in 0..ROUNDS_MAX {
+        let expired = app.store.expire(app.entropy.die(), REAP_MAX).await?;
+        app.metrics.expire.calls.inc();
+        app.metrics.expire.runs.inc_by(expired.runs.len() as u64);
+        taken += expired.runs.len();
+        for run in expired.runs.iter().filter(|run| run.end != LeaseEnd::Lost) {
+            tracing::info!(run = %run.run, epoch = %run.epoch, end = run.end.as_str(), "a run was taken back");
+        }
+        app.after().wake(&expired.woken);
+        app.watchers.ended(expired.runs.iter().filter(|run| run.state.is_ended()).map(|run| run.run));
+        if !expired.more {
+            break;
+        }
+    }
+    Ok(format!("{} workers lost, {taken} runs taken back", lost.len()))
+}
+
+/// Lets runs go on that wait for their key although it has room again.
+pub(super) async fn unblock(app: &App) -> Result<String, Error> {
+    let woken = app.store.unblock(REAP_MAX).await?;
+    app.after().wake(&woken);
+    Ok(format!("{} lanes unblocked", woken.lanes.len()))
+}

@@ -1,0 +1,21 @@
+//! cancel: somebody wants the run stopped.
+
+use baton_core::{Millis, RunId};
+use baton_store::Scope;
+
+use super::{Outcome, settle, visible};
+use crate::auth::Caller;
+use crate::{App, Error};
+
+/// Cancels one run: at once when nobody holds it, otherwise its worker is told and has a grace time.
+pub async fn one(app: &App, caller: &Caller, run: RunId) -> Result<Outcome, Error> {
+    visible(app, caller, Scope::Submit, run).await?;
+    app.metrics.cancel.calls.inc();
+    app.metrics.cancel.runs.inc();
+    let changes = app.store.cancel(vec![run], app.settings.cancel_grace_ms as Millis).await?;
+    app.after().changed([run].into_iter(), &changes);
+    let mut outcome = settle(app, run, changes.verdicts[0]).await?;
+    // Asked for before, and its worker has not stopped yet: the answer is the one it was then.
+    outcome.cancelling = !outcome.state.is_ended();
+    Ok(outcome)
+}

@@ -1,0 +1,141 @@
+//! claim: hands runs to a worker that asks.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use baton_core::{WorkerId, token};
+use baton_proto::{CLAIM_WAIT_MS_MAX, Claim, ClaimedRun, Time};
+use baton_store::{CLAIM_RUNS_MAX, ClaimSlot, Claimed, LaneName, Scope, WorkerStatus};
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use crate::auth::Caller;
+use crate::workers::KnownWorker;
+use crate::{App, Error};
+
+/// Waits for work for this worker; no runs when the wait was over first.
+pub async fn many(app: &App, caller: &Caller, worker: WorkerId, claim: Claim) -> Result<Vec<ClaimedRun>, Error> {
+    let deadline = Instant::now() + Duration::from_millis(claim.wait_ms.unwrap_or(0).min(CLAIM_WAIT_MS_MAX));
+    caller.has(Scope::Worker)?;
+    let known = app.workers.get(worker).await?.ok_or_else(|| Error::no_worker(worker))?;
+    caller.may(Scope::Worker, &known.namespace)?;
+    let (queue, kinds) = wanted(&known, &claim)?;
+    check_status(app, &known).await?;
+    let claim_no = claim.claim_no.map(|number| i64::try_from(number).unwrap_or(i64::MAX));
+    let again = repeated(app, &known, claim_no).await?;
+    if !again.is_empty() {
+        return named(app, again).await;
+    }
+    let names = kinds.iter().map(|kind| LaneName {
+        namespace: known.namespace.clone(),
+        queue: queue.to_owned(),
+        kind: kind.clone(),
+    });
+    let lanes = app.lanes.get(names.collect()).await?;
+    let queue = lanes[0].queue;
+    let mut lanes: Vec<_> = lanes.iter().map(|lane| lane.lane).collect();
+    lanes.sort_unstable();
+    lanes.dedup();
+    let slot = ClaimSlot {
+        worker,
+        name: known.name.clone(),
+        lanes,
+        room: claim.max.unwrap_or(1).clamp(1, (CLAIM_RUNS_MAX as u32).min(known.max_concurrent.max(1))),
+        claim_no: claim_no.unwrap_or(0),
+        start: claim.start,
+        lease_ms: None,
+    };
+    let claimed = app.dispatcher.poll(queue, slot, deadline).await;
+    if let Err(Error::WorkerOffline | Error::NotFound { .. }) = claimed {
+        app.workers.forget(worker);
+    }
+    let claimed = claimed?;
+    match claim_no {
+        Some(number) => known.last_claim_no.store(number, Ordering::Relaxed),
+        None if !claim.start && !claimed.is_empty() => known.may_hold_unstarted.store(true, Ordering::Relaxed),
+        None => {}
+    }
+    named(app, claimed).await
+}
+
+/// The queue and types of the claim, which must be among those the worker registered.
+fn wanted<'a>(known: &'a KnownWorker, claim: &'a Claim) -> Result<(&'a str, &'a [String]), Error> {
+    let queue = claim.queue.as_deref().unwrap_or(&known.queues[0]);
+    if !known.queues.iter().any(|own| own == queue) {
+        return Err(Error::Invalid(format!(
+            "the worker registered for the queues {}, not for {queue}",
+            known.queues.join(", ")
+        )));
+    }
+    if let Some(other) = claim.types.iter().find(|kind| !known.types.contains(kind)) {
+        return Err(Error::Invalid(format!(
+            "the worker registered for the types {}, not for {other}",
+            known.types.join(", ")
+        )));
+    }
+    Ok((queue, if claim.types.is_empty() { &known.types } else { &claim.types }))
+}
+
+/// Refuses a worker that is not online. One that was heard of lately needs no query.
+pub(crate) async fn check_status(app: &App, known: &KnownWorker) -> Result<(), Error> {
+    let recent = Duration::from_millis(2 * app.settings.heartbeat_interval_ms);
+    let status = match known.status_within(recent) {
+        Some(status) => Some(status),
+        None => app.store.worker_statuses(&[known.id]).await?.pop().flatten(),
+    };
+    match status {
+        Some(WorkerStatus::Online) => {
+            if known.status_within(recent).is_none() {
+                known.confirm(WorkerStatus::Online);
+            }
+            Ok(())
+        }
+        Some(WorkerStatus::Draining) => Err(Error::WorkerDraining),
+        Some(WorkerStatus::Offline) => Err(Error::WorkerOffline),
+        None => {
+            app.workers.forget(known.id);
+            Err(Error::no_worker(known.id))
+        }
+    }
+}
+
+/// What an earlier claim gave whose answer may have been lost.
+async fn repeated(app: &App, known: &KnownWorker, claim_no: Option<i64>) -> Result<Vec<Claimed>, Error> {
+    match claim_no {
+        Some(number) if known.may_repeat(number) => Ok(app.store.claimed(known.id, Some(number)).await?),
+        Some(_) => Ok(vec![]),
+        None if known.may_hold_unstarted.load(Ordering::Relaxed) => {
+            let unstarted = app.store.claimed(known.id, None).await?;
+            known.may_hold_unstarted.store(!unstarted.is_empty(), Ordering::Relaxed);
+            Ok(unstarted)
+        }
+        None => Ok(vec![]),
+    }
+}
+
+async fn named(app: &App, claimed: Vec<Claimed>) -> Result<Vec<ClaimedRun>, Error> {
+    let mut runs = Vec::with_capacity(claimed.len());
+    for run in claimed {
+        let lane = app.lanes.name(run.lane).await?.ok_or(Error::Internal)?;
+        runs.push(ClaimedRun {
+            run_id: run.run.to_string(),
+            lease: token::lease(&app.secret, run.run, run.epoch),
+            epoch: run.epoch.0,
+            queue: lane.queue.clone(),
+            kind: lane.kind.clone(),
+            attempt: run.attempt,
+            priority: run.priority,
+            submitted_at: Time(run.submitted_at),
+            timeout_at: run.timeout_at.map(Time),
+            key: run.key,
+            input: raw(&run.input),
+        });
+    }
+    Ok(runs)
+}
+
+/// The payload as JSON. It was JSON when it came in; what is not (another face's bytes) is left out.
+pub(crate) fn raw(payload: &[u8]) -> Option<Box<RawValue>> {
+    let text = std::str::from_utf8(payload).ok().filter(|text| !text.is_empty())?;
+    RawValue::from_string(text.to_owned()).ok()
+}

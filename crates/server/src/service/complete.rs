@@ -1,0 +1,68 @@
+//! complete: the work is done.
+
+use std::sync::Arc;
+
+use baton_core::RunId;
+use baton_proto::CompleteRun;
+use baton_store::{Completion, Store, Verdict};
+use bytes::Bytes;
+
+use super::{After, Outcome, each, open_lease};
+use crate::app::RESULT_BATCH;
+use crate::coalesce::Coalescer;
+use crate::metrics::Metrics;
+use crate::{App, Error};
+
+pub(crate) fn coalescer(
+    store: Arc<dyn Store>,
+    metrics: Arc<Metrics>,
+    after: After,
+    batch_max: usize,
+) -> Coalescer<Completion, Verdict> {
+    Coalescer::start(batch_max, None, move |done| {
+        let (store, metrics, after) = (store.clone(), metrics.clone(), after.clone());
+        async move { to_store(&*store, &metrics, &after, done).await }
+    })
+}
+
+async fn to_store(
+    store: &dyn Store,
+    metrics: &Metrics,
+    after: &After,
+    done: Vec<Completion>,
+) -> Result<Vec<Verdict>, Error> {
+    metrics.complete.calls.inc();
+    let runs: Vec<_> = done.iter().map(|completion| completion.lease.run).collect();
+    let changes = store.complete(done).await?;
+    let completed = changes.verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Done { .. })).count();
+    metrics.complete.runs.inc_by(completed as u64);
+    after.changed(runs.into_iter(), &changes);
+    Ok(changes.verdicts)
+}
+
+/// Completes one run.
+pub async fn one(app: &App, run: RunId, report: CompleteRun) -> Result<Outcome, Error> {
+    many(app, vec![(run, report)]).await?.pop().ok_or(Error::Internal)?
+}
+
+/// Completes runs; one answer for each.
+pub async fn many(app: &App, reports: Vec<(RunId, CompleteRun)>) -> Result<Vec<Result<Outcome, Error>>, Error> {
+    let alone = reports.len() > RESULT_BATCH / 4;
+    let done = reports.into_iter().map(|(run, report)| (run, completion(app, run, report))).collect();
+    each(app, done, |done| async move {
+        match alone {
+            true => to_store(&*app.store, &app.metrics, &app.after(), done).await,
+            false => app.completions.call(done).await,
+        }
+    })
+    .await
+}
+
+fn completion(app: &App, run: RunId, report: CompleteRun) -> Result<Completion, Error> {
+    let lease = open_lease(app, run, &report.lease)?;
+    let output = report.output.map(|output| Bytes::from(String::from(Box::<str>::from(output))));
+    if output.as_ref().is_some_and(|output| output.len() > app.settings.payload_bytes_max) {
+        return Err(Error::TooLarge { limit: app.settings.payload_bytes_max });
+    }
+    Ok(Completion { lease, output })
+}

@@ -1,0 +1,149 @@
+//! explain: why a run is not running yet; or who holds it, and until when.
+
+use baton_core::{Millis, RunId, State, rate};
+use baton_proto::{Explanation, Holder, Time, WaitReason};
+use baton_store::{Page, Queue, RunRecord, Scope, Worker, WorkerFilter, WorkerStatus};
+
+use super::visible;
+use crate::auth::Caller;
+use crate::{App, Error};
+
+/// Counting stops here.
+const POSITION_CAP: u64 = 10_000;
+/// Workers looked at.
+const WORKERS_MAX: usize = 1_000;
+
+/// Explains one run.
+pub async fn one(app: &App, caller: &Caller, run: RunId) -> Result<Explanation, Error> {
+    let record = visible(app, caller, Scope::Read, run).await?;
+    match record.state {
+        State::Pending | State::Sleeping => waiting(app, record).await,
+        State::Assigned | State::Running => held(app, record).await,
+        State::Completed | State::Failed | State::Cancelled => Ok(ended(record)),
+    }
+}
+
+fn ended(record: RunRecord) -> Explanation {
+    let at = record.ended_at.map_or_else(String::new, |at| format!(" at {}", Time(at)));
+    let why = record.error.map_or_else(String::new, |error| format!(": {error}"));
+    Explanation {
+        id: record.id.to_string(),
+        state: record.state,
+        summary: format!("It ended as {}{at}{why}.", record.state.as_str()),
+        reasons: vec![],
+        position: None,
+        holder: None,
+    }
+}
+
+async fn held(app: &App, record: RunRecord) -> Result<Explanation, Error> {
+    let worker = match record.worker {
+        Some(worker) => app.store.worker(worker).await?,
+        None => None,
+    };
+    let holder = worker.map(|worker| Holder {
+        worker_id: worker.id.to_string(),
+        worker_name: worker.name,
+        epoch: record.epoch.0,
+        lease_until: Time(record.lease_until.unwrap_or(worker.lease_until)),
+    });
+    let who = holder.as_ref().map_or_else(
+        || "A worker holds it".to_owned(),
+        |holder| {
+            format!("Worker {} holds it with epoch {} until {}", holder.worker_name, holder.epoch, holder.lease_until)
+        },
+    );
+    let cancelling =
+        record.cancel_by.map_or_else(String::new, |by| format!("; it was asked to cancel and has until {}", Time(by)));
+    Ok(Explanation {
+        id: record.id.to_string(),
+        state: record.state,
+        summary: format!("{who}, unless the worker renews it{cancelling}."),
+        reasons: vec![],
+        position: None,
+        holder,
+    })
+}
+
+async fn waiting(app: &App, record: RunRecord) -> Result<Explanation, Error> {
+    let lane = app.lanes.name(record.lane).await?.ok_or(Error::Internal)?;
+    let queues = app.store.queues(Some(&lane.namespace)).await?;
+    let queue = queues.into_iter().find(|queue| queue.name == lane.queue).ok_or(Error::Internal)?;
+    let filter = WorkerFilter {
+        namespace: Some(lane.namespace.clone()),
+        queue: Some(lane.queue.clone()),
+        ..WorkerFilter::default()
+    };
+    let page = Page { after: None, limit: WORKERS_MAX };
+    let mut workers = app.store.workers(&filter, page).await?;
+    workers.retain(|worker| worker.info.types.contains(&lane.kind) && worker.status != WorkerStatus::Offline);
+    let now = app.store.now().await?;
+    let position = match record.due_at <= now {
+        true => app.store.position(record.id, POSITION_CAP).await?,
+        false => None,
+    };
+    let held_of_key = match (&record.key, record.blocked) {
+        (Some(key), true) => Some(app.store.key_held(queue.id, key).await?),
+        _ => None,
+    };
+    let reasons = reasons(&record, &queue, &lane.kind, &workers, held_of_key, position, now);
+    let summary = reasons.first().map_or_else(
+        || "Nothing keeps it: a worker should take it at any moment.".to_owned(),
+        |reason| reason.message.clone(),
+    );
+    Ok(Explanation { id: record.id.to_string(), state: record.state, summary, reasons, position, holder: None })
+}
+
+fn reasons(
+    record: &RunRecord,
+    queue: &Queue,
+    kind: &str,
+    workers: &[Worker],
+    held_of_key: Option<u64>,
+    position: Option<u64>,
+    now: Millis,
+) -> Vec<WaitReason> {
+    let mut reasons = Vec::new();
+    let mut because = |code: &str, message: String| reasons.push(WaitReason { code: code.into(), message });
+    if record.due_at > now {
+        let what = match record.state {
+            State::Sleeping => "It sleeps",
+            _ if record.failures > 0 => "Its next attempt is due",
+            _ => "It is due",
+        };
+        because("due_later", format!("{what} at {}, in {} ms.", Time(record.due_at), record.due_at - now));
+    }
+    if let Some(until) = queue.paused_until.filter(|until| *until > now) {
+        because("queue_paused", format!("The queue {} is paused until {}.", queue.name, Time(until)));
+    }
+    let able = |worker: &&Worker| worker.status == WorkerStatus::Online;
+    if workers.is_empty() {
+        because("no_worker", format!("No worker that is online serves the queue {} and the type {kind}.", queue.name));
+    } else if !workers.iter().filter(able).any(|worker| worker.unfit.is_none() && worker.active < worker.max_concurrent)
+    {
+        let (draining, unfit) = (
+            workers.iter().filter(|worker| worker.status == WorkerStatus::Draining).count(),
+            workers.iter().filter(|worker| worker.unfit.is_some()).count(),
+        );
+        because(
+            "all_busy",
+            format!(
+                "All {} workers for it are busy ({draining} draining, {unfit} under a health floor).",
+                workers.len()
+            ),
+        );
+    }
+    if let (Some(held), Some(limit), Some(key)) = (held_of_key, queue.key_limit, &record.key) {
+        because("key_limit", format!("{held} runs with the key {key} are held, of {limit} allowed at once."));
+    }
+    if let Some(per_second) = queue.rate_per_second {
+        let empty = rate::Bucket { tokens: 0.0, at: now };
+        let wait = rate::wait_ms(empty, per_second, now);
+        because("rate_limit", format!("The queue hands out {per_second} runs a second, one each {wait} ms."));
+    }
+    match position {
+        Some(before) if before > 0 => because("position", format!("{before} runs stand before it.")),
+        _ => {}
+    }
+    reasons
+}

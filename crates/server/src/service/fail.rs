@@ -1,0 +1,48 @@
+//! fail: the attempt failed; the run is tried again by its policy, or ends.
+
+use baton_core::{Failure, Millis, Reason, RunId, retry};
+use baton_proto::FailRun;
+use baton_store::LeaseRef;
+
+use super::{Outcome, check_text, each, message, open_lease};
+use crate::{App, Error};
+
+/// Fails one attempt.
+pub async fn one(app: &App, run: RunId, report: FailRun) -> Result<Outcome, Error> {
+    many(app, vec![(run, report)]).await?.pop().ok_or(Error::Internal)?
+}
+
+/// Fails attempts; one answer for each.
+pub async fn many(app: &App, reports: Vec<(RunId, FailRun)>) -> Result<Vec<Result<Outcome, Error>>, Error> {
+    // "Not before" is a moment on the store's clock.
+    let now = match reports.iter().any(|(_, report)| report.retry_after_ms.is_some()) {
+        true => app.store.now().await?,
+        false => 0,
+    };
+    let failed = reports.into_iter().map(|(run, report)| (run, failure(app, run, report, now))).collect();
+    each(app, failed, |failed: Vec<(LeaseRef, Failure)>| async move {
+        let runs: Vec<_> = failed.iter().map(|(lease, _)| lease.run).collect();
+        app.metrics.fail.calls.inc();
+        app.metrics.fail.runs.inc_by(runs.len() as u64);
+        let changes = app.store.fail(failed, app.entropy.die()).await?;
+        app.after().changed(runs.into_iter(), &changes);
+        Ok(changes.verdicts)
+    })
+    .await
+}
+
+fn failure(app: &App, run: RunId, report: FailRun, now: Millis) -> Result<(LeaseRef, Failure), Error> {
+    let lease = open_lease(app, run, &report.lease)?;
+    report.code.as_deref().map_or(Ok(()), |code| check_text("code", code))?;
+    if report.retry_after_ms.is_some_and(|ms| ms > retry::INTERVAL_MS_MAX) {
+        return Err(Error::Invalid("retry_after_ms must be at most 365 days".into()));
+    }
+    let failure = Failure {
+        reason: if report.rejected { Reason::Rejected } else { Reason::Error },
+        code: report.code,
+        message: message(&report.error),
+        retryable: report.retryable,
+        not_before: report.retry_after_ms.map(|ms| now + ms as Millis),
+    };
+    Ok((lease, failure))
+}

@@ -1,0 +1,108 @@
+//! API keys: create, list, revoke. The first one is made by itself.
+
+use std::io::Write;
+
+use baton_core::token;
+use baton_proto::{CreateKey, CreatedKey, KeyView, Time};
+use baton_store::{AuditEntry, NewKey, Scope};
+
+use super::{audit, check_name};
+use crate::auth::{Caller, scope_name, scope_named};
+use crate::{App, Error};
+
+/// Makes a key. It is shown this once.
+pub async fn create(app: &App, caller: &Caller, wanted: CreateKey) -> Result<CreatedKey, Error> {
+    caller.has(Scope::Admin)?;
+    check_name("name", &wanted.name)?;
+    let namespace = wanted.namespace.or_else(|| caller.namespace.clone());
+    if let Some(namespace) = &namespace {
+        check_name("namespace", namespace)?;
+        caller.may(Scope::Admin, namespace)?;
+    }
+    if wanted.scopes.is_empty() {
+        return Err(Error::Invalid("scopes must name at least one of admin, submit, worker, read".into()));
+    }
+    let mut scopes = Vec::new();
+    for word in &wanted.scopes {
+        let scope = scope_named(word)
+            .ok_or_else(|| Error::Invalid(format!("{word:?} is no scope; there are admin, submit, worker and read")))?;
+        if !scopes.contains(&scope) {
+            scopes.push(scope);
+        }
+    }
+    let created = add(app, &wanted.name, scopes, namespace.clone()).await?;
+    let detail = format!("{} ({})", wanted.name, wanted.scopes.join(", "));
+    audit::act(app, caller, "key.create", &created.id, &detail, namespace.as_deref()).await?;
+    Ok(created)
+}
+
+async fn add(app: &App, name: &str, scopes: Vec<Scope>, namespace: Option<String>) -> Result<CreatedKey, Error> {
+    let mut random = [0; 20];
+    app.entropy.fill(&mut random);
+    let key = token::api_key(random);
+    let id = format!("key_{:012x}", app.entropy.bits() & 0xffff_ffff_ffff);
+    let added = app
+        .store
+        .add_key(NewKey { id: id.clone(), hash: token::hash(&key), name: name.into(), scopes, namespace })
+        .await?;
+    if added { Ok(CreatedKey { id, key }) } else { Err(Error::Internal) }
+}
+
+/// All keys the caller may see.
+pub async fn list(app: &App, caller: &Caller) -> Result<Vec<KeyView>, Error> {
+    caller.has(Scope::Admin)?;
+    let keys = app.store.keys().await?;
+    let own = keys.into_iter().filter(|key| caller.namespace.is_none() || key.namespace == caller.namespace);
+    Ok(own
+        .map(|key| KeyView {
+            id: key.id,
+            name: key.name,
+            scopes: key.scopes.into_iter().map(|scope| scope_name(scope).to_owned()).collect(),
+            namespace: key.namespace,
+            created_at: Time(key.created_at),
+            revoked_at: key.revoked_at.map(Time),
+        })
+        .collect())
+}
+
+/// Revokes a key: at once on this server, within seconds on others.
+pub async fn revoke(app: &App, caller: &Caller, id: &str) -> Result<(), Error> {
+    let known = list(app, caller).await?.into_iter().find(|key| key.id == id);
+    let Some(known) = known else { return Err(Error::NotFound { what: "key", id: id.into() }) };
+    app.store.revoke_key(id).await?;
+    app.keys.forget();
+    audit::act(app, caller, "key.revoke", id, &known.name, known.namespace.as_deref()).await
+}
+
+/// Makes the first admin key when there is no key at all, and leaves it where the command line of this machine finds it.
+/// Returns the key to be shown once.
+pub async fn first(app: &App) -> Result<Option<String>, String> {
+    let failed = |error: Error| format!("cannot make the first API key: {error}");
+    if app.settings.api_key.is_some() || !app.store.keys().await.map_err(|e| failed(e.into()))?.is_empty() {
+        return Ok(None);
+    }
+    let created = add(app, "first admin key", vec![Scope::Admin], None).await.map_err(failed)?;
+    let entry = AuditEntry {
+        actor: "server".into(),
+        action: "key.create".into(),
+        subject: created.id,
+        detail: "first admin key".into(),
+        namespace: None,
+    };
+    app.store.audit(vec![entry]).await.map_err(|error| failed(error.into()))?;
+    let path = app.settings.admin_key_path();
+    write_private(&path, &created.key)
+        .map_err(|error| format!("cannot write the first API key to {}: {error}", path.display()))?;
+    Ok(Some(created.key))
+}
+
+/// Writes a file that only its owner can read, whole or not at all.
+fn write_private(path: &std::path::Path, text: &str) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let draft = path.with_extension("draft");
+    let _ = std::fs::remove_file(&draft);
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+    writeln!(file, "{text}")?;
+    file.sync_all()?;
+    std::fs::rename(&draft, path)
+}

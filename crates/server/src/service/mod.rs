@@ -1,0 +1,204 @@
+//! The service verbs, one file each. A face decodes, authenticates, calls one of these, and encodes.
+
+pub mod audit;
+pub mod cancel;
+pub mod claim;
+pub mod complete;
+pub mod explain;
+pub mod fail;
+pub mod give_back;
+pub mod keys;
+pub mod news;
+pub mod queues;
+pub mod read;
+pub mod register;
+pub mod renew;
+pub mod retry;
+pub mod sleep;
+pub mod start;
+pub mod submit;
+pub mod workers;
+
+use std::sync::Arc;
+
+use baton_core::token;
+use baton_core::{RunId, State, WorkerId};
+use baton_store::{Changes, LaneId, LeaseRef, RunRecord, Scope, Verdict, Woken};
+use tokio::sync::mpsc;
+
+use crate::auth::Caller;
+use crate::dispatch::Dispatcher;
+use crate::error::refused;
+use crate::watch::Watchers;
+use crate::{App, Error};
+
+/// Longest name of a namespace, queue, type, key or worker, in bytes.
+pub const NAME_BYTES_MAX: usize = 200;
+/// Longest message a worker may leave, in bytes; the rest is cut off.
+pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;
+
+/// What is to be done after a commit: effects are data until then.
+#[derive(Clone, Debug)]
+pub struct After {
+    pub(crate) dispatcher: Arc<Dispatcher>,
+    pub(crate) watchers: Arc<Watchers>,
+    pub(crate) news: mpsc::Sender<LaneId>,
+}
+
+impl After {
+    /// Wakes whoever waits for these lanes, here and on other servers.
+    pub fn wake(&self, woken: &Woken) {
+        self.dispatcher.wake(woken);
+        let later = woken.later.iter().map(|(lane, _)| lane);
+        for lane in woken.lanes.iter().chain(later) {
+            // Only a hint: when the channel is full, the other servers find the work with their next look.
+            let _ = self.news.try_send(*lane);
+        }
+    }
+
+    /// Tells those who wait for a run that it has ended.
+    pub fn ended<'a>(&self, runs: impl Iterator<Item = (RunId, &'a Verdict)>) {
+        let ended = runs.filter(|(_, verdict)| matches!(verdict, Verdict::Done { state, .. } if state.is_ended()));
+        self.watchers.ended(ended.map(|(run, _)| run));
+    }
+
+    /// Both, for the changes of one verb.
+    pub fn changed(&self, runs: impl Iterator<Item = RunId>, changes: &Changes) {
+        self.wake(&changes.woken);
+        self.ended(runs.zip(&changes.verdicts));
+    }
+}
+
+/// The state of a run after a verb, for a caller that may have called before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// Its state.
+    pub state: State,
+    /// True when somebody wants it cancelled.
+    pub cancelling: bool,
+}
+
+/// Turns a verdict into an answer. A repeated call gets what it got before.
+pub(crate) async fn settle(app: &App, run: RunId, verdict: Verdict) -> Result<Outcome, Error> {
+    match verdict {
+        Verdict::Done { state, cancelling } => Ok(Outcome { state, cancelling }),
+        Verdict::Unknown => Err(Error::no_run(run)),
+        Verdict::Refused(why) => {
+            let state = app.store.run(run).await?.map_or(State::Cancelled, |record| record.state);
+            match why {
+                baton_core::Refused::AlreadyDone => Ok(Outcome { state, cancelling: false }),
+                why => {
+                    app.metrics.lease_refusals.inc();
+                    Err(refused(why, state))
+                }
+            }
+        }
+    }
+}
+
+/// Carries out a verb on several runs. Each gets an answer of its own; those whose lease is no lease never get to the
+/// store.
+pub(crate) async fn each<T, Fut>(
+    app: &App,
+    reports: Vec<(RunId, Result<T, Error>)>,
+    act: impl FnOnce(Vec<T>) -> Fut,
+) -> Result<Vec<Result<Outcome, Error>>, Error>
+where
+    Fut: Future<Output = Result<Vec<Verdict>, Error>>,
+{
+    let (mut answers, mut good, mut items) = (Vec::with_capacity(reports.len()), Vec::new(), Vec::new());
+    for (index, (run, report)) in reports.into_iter().enumerate() {
+        match report {
+            Ok(item) => {
+                good.push((index, run));
+                items.push(item);
+                answers.push(Err(Error::Internal));
+            }
+            Err(error) => answers.push(Err(error)),
+        }
+    }
+    if !items.is_empty() {
+        let verdicts = act(items).await?;
+        for ((index, run), verdict) in good.into_iter().zip(verdicts) {
+            answers[index] = settle(app, run, verdict).await;
+        }
+    }
+    Ok(answers)
+}
+
+/// Reads a lease token. The token is the proof: whoever has it may act on the run.
+pub(crate) fn open_lease(app: &App, run: RunId, lease: &str) -> Result<LeaseRef, Error> {
+    match token::open_lease(&app.secret, run, lease) {
+        Some(epoch) => Ok(LeaseRef { run, epoch }),
+        None => Err(Error::Forbidden("the lease does not belong to this run; send the one the claim gave".into())),
+    }
+}
+
+/// Reads a run's identifier. One that is malformed names no run.
+pub fn run_id(text: &str) -> Result<RunId, Error> {
+    text.parse().map_err(|_| Error::no_run(text))
+}
+
+/// Reads a worker's identifier. One that is malformed names no worker.
+pub fn worker_id(text: &str) -> Result<WorkerId, Error> {
+    text.parse().map_err(|_| Error::no_worker(text))
+}
+
+/// The run, if the caller may see it with this scope. A run in a foreign namespace is forbidden, not hidden: its
+/// identifier says nothing.
+pub(crate) async fn visible(app: &App, caller: &Caller, scope: Scope, run: RunId) -> Result<RunRecord, Error> {
+    caller.has(scope)?;
+    let record = app.store.run(run).await?.ok_or_else(|| Error::no_run(run))?;
+    let lane = app.lanes.name(record.lane).await?.ok_or(Error::Internal)?;
+    caller.may(scope, &lane.namespace)?;
+    Ok(record)
+}
+
+/// Checks a name that a person chose.
+pub(crate) fn check_name(what: &str, name: &str) -> Result<(), Error> {
+    if name.is_empty() {
+        return Err(Error::Invalid(format!("{what} must not be empty")));
+    }
+    check_text(what, name)
+}
+
+/// Checks a short text that may be empty.
+pub(crate) fn check_text(what: &str, text: &str) -> Result<(), Error> {
+    if text.len() > NAME_BYTES_MAX {
+        return Err(Error::Invalid(format!("{what} must be at most {NAME_BYTES_MAX} bytes long")));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(Error::Invalid(format!("{what} must not contain control characters")));
+    }
+    Ok(())
+}
+
+/// Makes a worker's message fit to be kept: bounded, and without the NUL bytes that PostgreSQL refuses.
+pub(crate) fn message(text: &str) -> String {
+    let mut end = text.len().min(MESSAGE_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let cut = if end < text.len() { " [cut]" } else { "" };
+    format!("{}{cut}", text[..end].replace('\0', "\u{fffd}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_bounded_and_free_of_nul() {
+        assert_eq!(message("a\0b"), "a\u{fffd}b");
+        let long = message(&"ä".repeat(MESSAGE_BYTES_MAX));
+        assert!(long.ends_with(" [cut]") && long.len() <= MESSAGE_BYTES_MAX + 6);
+    }
+
+    #[test]
+    fn names_are_checked() {
+        assert!(check_name("queue", "builds/ios").is_ok());
+        for wrong in ["", "a\nb", "\0", &"x".repeat(201)] {
+            assert!(check_name("queue", wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Queues: depth, pause, resume, limits.
+
+use baton_core::Millis;
+use baton_proto::{PauseQueue, QueueLimits, QueueView, Time};
+use baton_store::{Depth, Queue, QueueChange, Scope};
+
+use super::{audit, check_name};
+use crate::auth::Caller;
+use crate::{App, Error};
+
+/// Counting stops here: a longer queue is shown as this long.
+const DEPTH_CAP: u64 = 1_000_000;
+
+/// The queues the caller may see.
+pub async fn list(app: &App, caller: &Caller, namespace: Option<&str>) -> Result<Vec<QueueView>, Error> {
+    caller.has(Scope::Read)?;
+    if let Some(namespace) = namespace {
+        caller.may(Scope::Read, namespace)?;
+    }
+    let queues = app.store.queues(namespace.or(caller.namespace.as_deref())).await?;
+    let ids: Vec<_> = queues.iter().map(|queue| queue.id).collect();
+    let depths = app.store.depths(&ids, DEPTH_CAP).await?;
+    let now = app.store.now().await?;
+    Ok(queues.into_iter().zip(depths).map(|(queue, depth)| view(app, queue, depth, now)).collect())
+}
+
+/// One queue.
+pub async fn get(app: &App, caller: &Caller, namespace: &str, name: &str) -> Result<QueueView, Error> {
+    caller.may(Scope::Read, namespace)?;
+    let queues = app.store.queues(Some(namespace)).await?;
+    let queue = queues.into_iter().find(|queue| queue.name == name);
+    show(app, queue.ok_or_else(|| Error::NotFound { what: "queue", id: name.into() })?).await
+}
+
+async fn show(app: &App, queue: Queue) -> Result<QueueView, Error> {
+    let depth = app.store.depths(&[queue.id], DEPTH_CAP).await?.pop().unwrap_or_default();
+    let now = app.store.now().await?;
+    Ok(view(app, queue, depth, now))
+}
+
+/// Stops a queue from handing out runs.
+pub async fn pause(
+    app: &App,
+    caller: &Caller,
+    namespace: &str,
+    name: &str,
+    pause: PauseQueue,
+) -> Result<QueueView, Error> {
+    let now = app.store.now().await?;
+    let until = match (pause.until, pause.for_ms) {
+        (None, None) => Millis::MAX,
+        (Some(until), None) if until.0 > now => until.0,
+        (Some(_), None) => return Err(Error::Invalid("until must be in the future".into())),
+        (None, Some(ms)) => now.saturating_add(i64::try_from(ms).unwrap_or(Millis::MAX)),
+        (Some(_), Some(_)) => return Err(Error::Invalid("give until or for_ms, not both".into())),
+    };
+    let change = QueueChange { paused_until: Some(Some(until)), ..QueueChange::default() };
+    set(app, caller, namespace, name, change, "queue.pause", &Time(until).to_string()).await
+}
+
+/// Lets a queue hand out runs again.
+pub async fn resume(app: &App, caller: &Caller, namespace: &str, name: &str) -> Result<QueueView, Error> {
+    let change = QueueChange { paused_until: Some(None), ..QueueChange::default() };
+    set(app, caller, namespace, name, change, "queue.resume", "").await
+}
+
+/// Changes a queue's limits.
+pub async fn limit(
+    app: &App,
+    caller: &Caller,
+    namespace: &str,
+    name: &str,
+    limits: QueueLimits,
+) -> Result<QueueView, Error> {
+    if limits.rate_per_second.flatten().is_some_and(|rate| !(rate > 0.0 && rate <= 1_000_000.0)) {
+        return Err(Error::Invalid("rate_per_second must be above 0 and at most 1,000,000; pause to stop".into()));
+    }
+    if limits.key_limit.flatten() == Some(0) {
+        return Err(Error::Invalid("key_limit must be at least 1; pause to stop".into()));
+    }
+    if limits.backlog_max.flatten().is_some_and(|most| i64::try_from(most).is_err()) {
+        return Err(Error::Invalid("backlog_max is too large".into()));
+    }
+    let change = QueueChange {
+        paused_until: None,
+        backlog_max: limits.backlog_max,
+        rate_per_second: limits.rate_per_second,
+        key_limit: limits.key_limit,
+    };
+    let detail = serde_json::to_string(&limits).unwrap_or_default();
+    set(app, caller, namespace, name, change, "queue.limit", &detail).await
+}
+
+async fn set(
+    app: &App,
+    caller: &Caller,
+    namespace: &str,
+    name: &str,
+    change: QueueChange,
+    action: &str,
+    detail: &str,
+) -> Result<QueueView, Error> {
+    caller.may(Scope::Admin, namespace)?;
+    check_name("namespace", namespace)?;
+    check_name("queue", name)?;
+    let queue = app.store.set_queue(namespace, name, change).await?;
+    audit::act(app, caller, action, name, detail, Some(namespace)).await?;
+    app.backlogs.forget(queue.id);
+    app.dispatcher.wake_queue(queue.id);
+    show(app, queue).await
+}
+
+fn view(app: &App, queue: Queue, depth: Depth, now: Millis) -> QueueView {
+    let paused_until = queue.paused_until.filter(|until| *until > now);
+    QueueView {
+        namespace: queue.namespace,
+        name: queue.name,
+        ready: depth.ready,
+        scheduled: depth.scheduled,
+        held: depth.held,
+        sleeping: depth.sleeping,
+        oldest_ms: depth.oldest_ms.map(|ms| ms.max(0) as u64),
+        paused: paused_until.is_some(),
+        paused_until: paused_until.map(Time),
+        backlog_max: queue.backlog_max.unwrap_or(app.backlogs.limit_default()),
+        rate_per_second: queue.rate_per_second,
+        key_limit: queue.key_limit,
+    }
+}

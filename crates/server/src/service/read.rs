@@ -1,0 +1,156 @@
+//! Reading runs: one, many, their history.
+
+use std::time::Duration;
+
+use baton_core::{RunId, State, WorkerId};
+use baton_proto::{CLAIM_WAIT_MS_MAX, HistoryEvent, RunView, Time};
+use baton_store::{Page, RunFilter, RunRecord, Scope};
+use tokio::time::Instant;
+
+use super::claim::raw;
+use super::visible;
+use crate::auth::Caller;
+use crate::{App, Error};
+
+/// How often a waiting caller's run is looked at when another server may end it.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Which runs to list, in words.
+#[derive(Clone, Debug, Default)]
+pub struct RunQuery {
+    /// Namespace.
+    pub namespace: Option<String>,
+    /// Queue.
+    pub queue: Option<String>,
+    /// Type.
+    pub kind: Option<String>,
+    /// State.
+    pub state: Option<State>,
+    /// Worker.
+    pub worker: Option<WorkerId>,
+    /// Key.
+    pub key: Option<String>,
+}
+
+/// One run.
+pub async fn get(app: &App, caller: &Caller, run: RunId) -> Result<RunView, Error> {
+    let record = visible(app, caller, Scope::Read, run).await?;
+    view(app, record).await
+}
+
+/// One run, once it has ended or the wait is over.
+pub async fn wait(app: &App, caller: &Caller, run: RunId, wait_ms: u64) -> Result<RunView, Error> {
+    let deadline = Instant::now() + Duration::from_millis(wait_ms.min(CLAIM_WAIT_MS_MAX));
+    loop {
+        // Watch before looking: an end between the look and the watch would wake nobody.
+        let watch = app.watchers.watch(run);
+        let ended = watch.notified();
+        tokio::pin!(ended);
+        ended.as_mut().enable();
+        let record = visible(app, caller, Scope::Read, run).await?;
+        if record.state.is_ended() || Instant::now() >= deadline {
+            return view(app, record).await;
+        }
+        let again = if app.store.is_shared() { deadline.min(Instant::now() + LOOK_AGAIN) } else { deadline };
+        let _ = tokio::time::timeout_at(again, ended).await;
+    }
+}
+
+/// A page of runs, and how many there are in all if asked.
+pub async fn list(
+    app: &App,
+    caller: &Caller,
+    query: RunQuery,
+    page: Page<RunId>,
+    total: bool,
+) -> Result<(Vec<RunView>, Option<u64>), Error> {
+    caller.has(Scope::Read)?;
+    if let Some(namespace) = &query.namespace {
+        caller.may(Scope::Read, namespace)?;
+    }
+    let namespace = query.namespace.as_deref().or(caller.namespace.as_deref());
+    let lanes = match (namespace, &query.queue, &query.kind) {
+        (None, None, None) => None,
+        (namespace, queue, kind) => Some(app.lanes.find(namespace, queue.as_deref(), kind.as_deref()).await?),
+    };
+    let filter = RunFilter { lanes, state: query.state, worker: query.worker, key: query.key };
+    let mut runs = Vec::new();
+    for record in app.store.runs(&filter, page).await? {
+        runs.push(view(app, record).await?);
+    }
+    let total = if total { Some(app.store.count_runs(&filter).await?) } else { None };
+    Ok((runs, total))
+}
+
+/// What happened to a run, oldest first, put together from the facts that were written.
+pub async fn history(app: &App, caller: &Caller, run: RunId) -> Result<Vec<HistoryEvent>, Error> {
+    let record = visible(app, caller, Scope::Read, run).await?;
+    let blank = |at, event: &str| HistoryEvent {
+        at: Time(at),
+        event: event.into(),
+        epoch: None,
+        worker_id: None,
+        reason: None,
+        message: None,
+    };
+    let mut events = vec![blank(record.submitted_at, "submitted")];
+    let mut lease = |epoch: u32, worker: Option<WorkerId>, claimed_at, started_at: Option<i64>| {
+        let under = |event| HistoryEvent { epoch: Some(epoch), worker_id: worker.map(|id| id.to_string()), ..event };
+        events.push(under(blank(claimed_at, "claimed")));
+        events.extend(started_at.map(|at| under(blank(at, "started"))));
+    };
+    let attempts = app.store.attempts(run).await?;
+    for attempt in &attempts {
+        lease(attempt.epoch.0, attempt.worker, attempt.claimed_at, attempt.started_at);
+    }
+    if record.state.is_held() {
+        lease(record.epoch.0, record.worker, record.claimed_at.unwrap_or(record.submitted_at), record.started_at);
+    }
+    for attempt in &attempts {
+        events.push(HistoryEvent {
+            epoch: Some(attempt.epoch.0),
+            worker_id: attempt.worker.map(|id| id.to_string()),
+            reason: Some(attempt.end.as_str().into()),
+            message: attempt.error.clone(),
+            ..blank(attempt.ended_at, "lease_ended")
+        });
+    }
+    if let Some(at) = record.ended_at {
+        let reason = record.reason.map(|reason| reason.as_str().to_owned());
+        events.push(HistoryEvent { reason, message: record.error, ..blank(at, record.state.as_str()) });
+    }
+    // Events of one millisecond stay in the order they happened in: by epoch, then as listed.
+    events
+        .sort_by_key(|event| (event.at, event.epoch.unwrap_or(if event.event == "submitted" { 0 } else { u32::MAX })));
+    Ok(events)
+}
+
+/// A run as it is shown.
+pub(crate) async fn view(app: &App, record: RunRecord) -> Result<RunView, Error> {
+    let lane = app.lanes.name(record.lane).await?.ok_or(Error::Internal)?;
+    Ok(RunView {
+        id: record.id.to_string(),
+        namespace: lane.namespace.clone(),
+        queue: lane.queue.clone(),
+        kind: lane.kind.clone(),
+        state: record.state,
+        reason: record.reason,
+        error: record.error,
+        epoch: record.epoch.0,
+        failures: record.failures,
+        losses: record.losses,
+        priority: record.priority,
+        key: record.key,
+        affinity: record.affinity,
+        retry_of: record.retry_of.map(|run| run.to_string()),
+        worker_id: record.worker.map(|worker| worker.to_string()),
+        submitted_at: Time(record.submitted_at),
+        due_at: Time(record.due_at),
+        claimed_at: record.claimed_at.map(Time),
+        started_at: record.started_at.map(Time),
+        ended_at: record.ended_at.map(Time),
+        cancel_by: record.cancel_by.map(Time),
+        input: raw(&record.input),
+        output: record.output.as_deref().and_then(raw),
+    })
+}

@@ -1,0 +1,93 @@
+//! register: a worker introduces itself. Every start is a new incarnation.
+
+use baton_core::{Millis, WorkerId};
+use baton_proto::{QUEUE_DEFAULT, RegisterWorker, RegisteredWorker};
+use baton_store::{NewWorker, Scope, WorkerInfo};
+
+use super::{check_name, check_text};
+use crate::auth::Caller;
+use crate::{App, Error};
+
+/// Most queues, types or labels one worker may name.
+const NAMES_MAX: usize = 200;
+/// Most runs one worker may hold at once.
+const CONCURRENT_MAX: u32 = 100_000;
+
+/// Registers a worker.
+pub async fn one(app: &App, caller: &Caller, worker: RegisterWorker) -> Result<RegisteredWorker, Error> {
+    check(&worker)?;
+    caller.may(Scope::Worker, &worker.namespace)?;
+    let mut random = [0; 16];
+    app.entropy.fill(&mut random);
+    let id = WorkerId::from_random(u128::from_ne_bytes(random));
+    let hostname = worker.hostname.unwrap_or_default();
+    let name = worker.name.filter(|name| !name.is_empty()).unwrap_or_else(|| match hostname.as_str() {
+        "" => id.to_string(),
+        host => host.to_owned(),
+    });
+    let queues = if worker.queues.is_empty() { vec![QUEUE_DEFAULT.to_owned()] } else { worker.queues };
+    let registered = app
+        .store
+        .register(NewWorker {
+            id,
+            // Scoped to the namespace, so that nobody learns of another's workers by guessing.
+            instance: worker.instance.map(|instance| format!("{}\u{1f}{instance}", worker.namespace)),
+            namespace: worker.namespace,
+            name,
+            info: WorkerInfo {
+                queues,
+                types: worker.types,
+                hostname,
+                pid: worker.pid,
+                version: worker.version.unwrap_or_default(),
+                labels: worker.labels,
+            },
+            max_concurrent: worker.max_concurrent.unwrap_or(1),
+            ttl_ms: app.settings.lease_ttl_ms as Millis,
+            key_id: Some(caller.key_id.clone()),
+        })
+        .await?;
+    if registered.is_new
+        && let Some(known) = app.workers.get(registered.id).await?
+    {
+        // Nothing was claimed yet, so no answer can have been lost.
+        known.last_claim_no.store(i64::MIN + 1, std::sync::atomic::Ordering::Relaxed);
+        known.may_hold_unstarted.store(false, std::sync::atomic::Ordering::Relaxed);
+    }
+    Ok(RegisteredWorker {
+        worker_id: registered.id.to_string(),
+        heartbeat_interval_ms: app.settings.heartbeat_interval_ms,
+        lease_ttl_ms: app.settings.lease_ttl_ms,
+    })
+}
+
+fn check(worker: &RegisterWorker) -> Result<(), Error> {
+    check_name("namespace", &worker.namespace)?;
+    if worker.types.is_empty() {
+        return Err(Error::Invalid("types must name at least one type the worker can do".into()));
+    }
+    if worker.types.len() > NAMES_MAX || worker.queues.len() > NAMES_MAX || worker.labels.len() > NAMES_MAX {
+        return Err(Error::Invalid(format!("a worker may name at most {NAMES_MAX} queues, types and labels each")));
+    }
+    worker.types.iter().try_for_each(|kind| check_name("types", kind))?;
+    worker.queues.iter().try_for_each(|queue| check_name("queues", queue))?;
+    for (what, text) in [
+        ("name", &worker.name),
+        ("hostname", &worker.hostname),
+        ("version", &worker.version),
+        ("instance", &worker.instance),
+    ] {
+        text.as_deref().map_or(Ok(()), |text| check_text(what, text))?;
+    }
+    for (label, value) in &worker.labels {
+        check_name("labels", label)?;
+        check_text("labels", value)?;
+    }
+    match worker.max_concurrent {
+        Some(0) => Err(Error::Invalid("max_concurrent must be at least 1".into())),
+        Some(many) if many > CONCURRENT_MAX => {
+            Err(Error::Invalid(format!("max_concurrent must be at most {CONCURRENT_MAX}")))
+        }
+        Some(_) | None => Ok(()),
+    }
+}

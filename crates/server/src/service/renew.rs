@@ -1,0 +1,105 @@
+//! renew: a worker's sign of life renews all its leases at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use baton_core::WorkerId;
+use baton_proto::{HealthReport, Heartbeat, HeartbeatAnswer, Time};
+use baton_store::{Beat, BeatAnswer, Health, Scope, Store, WorkerStatus};
+
+use super::{open_lease, run_id};
+use crate::auth::Caller;
+use crate::coalesce::Coalescer;
+use crate::metrics::Metrics;
+use crate::{App, Error, Settings};
+
+pub(crate) fn coalescer(
+    store: Arc<dyn Store>,
+    metrics: Arc<Metrics>,
+    batch_max: usize,
+    gather: Duration,
+) -> Coalescer<Beat, BeatAnswer> {
+    Coalescer::start(batch_max, Some(gather), move |beats: Vec<Beat>| {
+        let (store, metrics) = (store.clone(), metrics.clone());
+        async move {
+            metrics.renew.calls.inc();
+            metrics.renew.runs.inc_by(beats.len() as u64);
+            Ok(store.renew(beats).await?)
+        }
+    })
+}
+
+/// Takes a worker's heartbeat.
+pub async fn one(app: &App, caller: &Caller, worker: WorkerId, beat: Heartbeat) -> Result<HeartbeatAnswer, Error> {
+    caller.has(Scope::Worker)?;
+    let known = app.workers.get(worker).await?.ok_or_else(|| Error::no_worker(worker))?;
+    caller.may(Scope::Worker, &known.namespace)?;
+    let mut leases = Vec::with_capacity(beat.leases.len());
+    for lease in &beat.leases {
+        leases.push(open_lease(app, run_id(&lease.run_id)?, &lease.lease)?);
+    }
+    let health = beat.health.map(health);
+    let unfit = health.as_ref().and_then(|health| unfit(health, &app.settings));
+    let answer = app.renewals.call_one(Beat { worker, health, unfit: unfit.clone(), leases }).await?;
+    match answer {
+        BeatAnswer::Alive { status, lease_until, lost, cancelling } => {
+            known.confirm(status);
+            Ok(HeartbeatAnswer {
+                status: super::workers::status_name(status).into(),
+                should_drain: status == WorkerStatus::Draining,
+                lease_until: Time(lease_until),
+                lost: lost.iter().map(|lease| lease.run.to_string()).collect(),
+                cancelling: cancelling.iter().map(|lease| lease.run.to_string()).collect(),
+                unfit,
+            })
+        }
+        BeatAnswer::Offline => {
+            app.workers.forget(worker);
+            Err(Error::WorkerOffline)
+        }
+        BeatAnswer::Unknown => {
+            app.workers.forget(worker);
+            Err(Error::no_worker(worker))
+        }
+    }
+}
+
+fn health(report: HealthReport) -> Health {
+    Health { cpu: report.cpu, memory: report.memory, disk_free_bytes: report.disk_free_bytes }
+}
+
+/// Why a worker with this health gets no new work, if so.
+fn unfit(health: &Health, settings: &Settings) -> Option<String> {
+    let over = |value: Option<f64>, most: Option<f64>, what: &str| match (value, most) {
+        (Some(value), Some(most)) if value > most => {
+            Some(format!("{what} is at {:.0} %, over the {:.0} % allowed", value * 100.0, most * 100.0))
+        }
+        _ => None,
+    };
+    let disk = || match (health.disk_free_bytes, settings.health_disk_free_bytes_min) {
+        (Some(free), Some(least)) if free < least => {
+            Some(format!("{free} bytes are free on its disk, under the {least} required"))
+        }
+        _ => None,
+    };
+    over(health.cpu, settings.health_cpu_max, "its processor")
+        .or_else(|| over(health.memory, settings.health_memory_max, "its memory"))
+        .or_else(disk)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_under_a_floor_is_told_which() {
+        let settings =
+            Settings { health_cpu_max: Some(0.9), health_disk_free_bytes_min: Some(1_000), ..Settings::default() };
+        let check = |cpu, disk| unfit(&Health { cpu, memory: None, disk_free_bytes: disk }, &settings);
+        assert_eq!(check(Some(0.5), Some(2_000)), None);
+        assert_eq!(check(None, None), None);
+        assert!(check(Some(0.95), None).unwrap().contains("95 %"));
+        assert!(check(None, Some(999)).unwrap().contains("999 bytes"));
+        assert_eq!(unfit(&Health { cpu: Some(1.0), ..Health::default() }, &Settings::default()), None);
+    }
+}

@@ -1,0 +1,24 @@
+//! sleep: the run waits without a worker.
+
+use baton_core::{Millis, RunId, retry};
+use baton_proto::SleepRun;
+use baton_store::Due;
+
+use super::{Outcome, open_lease, settle};
+use crate::{App, Error};
+
+/// Puts one run to sleep.
+pub async fn one(app: &App, run: RunId, report: SleepRun) -> Result<Outcome, Error> {
+    let lease = open_lease(app, run, &report.lease)?;
+    let due = match (report.ms, report.until) {
+        (Some(ms), None) if ms <= 100 * retry::INTERVAL_MS_MAX => Due::After(ms as Millis),
+        (Some(_), None) => return Err(Error::Invalid("a run can sleep at most 100 years".into())),
+        (None, Some(at)) => Due::At(at.0),
+        (Some(_), Some(_)) | (None, None) => return Err(Error::Invalid("give ms or until: one of them".into())),
+    };
+    app.metrics.sleep.calls.inc();
+    app.metrics.sleep.runs.inc();
+    let changes = app.store.sleep(vec![(lease, due)]).await?;
+    app.after().changed([run].into_iter(), &changes);
+    settle(app, run, changes.verdicts[0]).await
+}

@@ -1,0 +1,174 @@
+//! submit: takes runs in.
+
+use std::sync::Arc;
+
+use baton_core::machine::Options;
+use baton_core::order::{PRIORITY_DEFAULT, PRIORITY_MAX};
+use baton_core::{Millis, RunId, retry};
+use baton_proto::{BATCH_RUNS_MAX, SubmitRun};
+use baton_store::{
+    Due, Idempotency, LaneName, NewRun, QueueId, Scope, Store, Submission, SubmitAnswer, SubmitRefused, Submitted,
+    Woken,
+};
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+
+use super::{check_name, check_text};
+use crate::app::SUBMIT_BATCH;
+use crate::auth::Caller;
+use crate::coalesce::Coalescer;
+use crate::metrics::Metrics;
+use crate::{App, Error};
+
+/// Latest due time: the year 9999, which is as far as RFC 3339 goes.
+const DUE_AT_MAX: Millis = 253_402_300_799_999;
+
+pub(crate) fn coalescer(
+    store: Arc<dyn Store>,
+    metrics: Arc<Metrics>,
+    batch_max: usize,
+) -> Coalescer<Submission, SubmitAnswer> {
+    Coalescer::start(batch_max, None, move |submissions| {
+        let (store, metrics) = (store.clone(), metrics.clone());
+        async move { to_store(&*store, &metrics, submissions).await }
+    })
+}
+
+async fn to_store(
+    store: &dyn Store,
+    metrics: &Metrics,
+    submissions: Vec<Submission>,
+) -> Result<Vec<SubmitAnswer>, Error> {
+    metrics.submit.calls.inc();
+    let answers = store.submit(submissions).await?;
+    let taken = answers.iter().flatten().flatten().filter(|submitted| submitted.is_new).count();
+    metrics.submit.runs.inc_by(taken as u64);
+    Ok(answers)
+}
+
+/// Takes in one run.
+pub async fn one(app: &App, caller: &Caller, run: SubmitRun) -> Result<Submitted, Error> {
+    many(app, caller, vec![run]).await?.pop().ok_or(Error::Internal)
+}
+
+/// Takes in many runs: all, or none.
+pub async fn many(app: &App, caller: &Caller, runs: Vec<SubmitRun>) -> Result<Vec<Submitted>, Error> {
+    caller.has(Scope::Submit)?;
+    if runs.is_empty() || runs.len() > BATCH_RUNS_MAX {
+        return Err(Error::Invalid(format!("a batch has 1 to {BATCH_RUNS_MAX} runs, not {}", runs.len())));
+    }
+    let several = runs.len() > 1;
+    for (index, run) in runs.iter().enumerate() {
+        check(app, caller, run).map_err(|error| match error {
+            Error::Invalid(why) if several => Error::Invalid(format!("runs[{index}]: {why}")),
+            other => other,
+        })?;
+    }
+    let names = runs.iter().map(lane_name).collect();
+    let lanes = app.lanes.get(names).await?;
+    let runs = runs.into_iter().zip(lanes).map(|(run, lane)| new_run(run, lane, None)).collect();
+    take_in(app, runs).await
+}
+
+/// Puts runs into the store, with room taken in their queues, and wakes whoever waits for them.
+pub(crate) async fn take_in(app: &App, runs: Vec<NewRun>) -> Result<Vec<Submitted>, Error> {
+    let mut wanted: Vec<(QueueId, u64)> = Vec::new();
+    for run in &runs {
+        match wanted.iter_mut().find(|(queue, _)| *queue == run.lane.queue) {
+            Some((_, count)) => *count += 1,
+            None => wanted.push((run.lane.queue, 1)),
+        }
+    }
+    let admission = app.backlogs.admit(&wanted).await?;
+    let lanes: Vec<_> = runs.iter().map(|run| run.lane.lane).collect();
+    let dice = runs.iter().map(|_| app.entropy.bits()).collect();
+    let alone = runs.len() > SUBMIT_BATCH / 4;
+    let submission = Submission { runs, dice };
+    let answer = match alone {
+        true => to_store(&*app.store, &app.metrics, vec![submission]).await?.pop().ok_or(Error::Internal)?,
+        false => app.submits.call_one(submission).await?,
+    };
+    drop(admission);
+    let submitted = answer.map_err(|SubmitRefused::KeyReused(_)| Error::KeyReused)?;
+    let mut woken = Woken::default();
+    for (lane, submitted) in lanes.iter().zip(&submitted).filter(|(_, submitted)| submitted.is_new) {
+        let wait = submitted.due_at - submitted.submitted_at;
+        if wait > 0 {
+            woken.later.push((*lane, wait));
+        } else if !woken.lanes.contains(lane) {
+            woken.lanes.push(*lane);
+        }
+    }
+    app.after().wake(&woken);
+    Ok(submitted)
+}
+
+fn check(app: &App, caller: &Caller, run: &SubmitRun) -> Result<(), Error> {
+    check_name("namespace", &run.namespace)?;
+    check_name("queue", &run.queue)?;
+    check_name("type", &run.kind)?;
+    for (what, text) in [("key", &run.key), ("affinity", &run.affinity), ("idempotency_key", &run.idempotency_key)] {
+        text.as_deref().map_or(Ok(()), |text| check_name(what, text).and_then(|()| check_text(what, text)))?;
+    }
+    caller.may(Scope::Submit, &run.namespace)?;
+    if run.priority.is_some_and(|priority| priority > PRIORITY_MAX) {
+        return Err(Error::Invalid(format!("priority must be 0 to {PRIORITY_MAX}")));
+    }
+    if run.delay_ms.is_some() && run.due_at.is_some() {
+        return Err(Error::Invalid("give delay_ms or due_at, not both".into()));
+    }
+    if run.delay_ms.is_some_and(|ms| ms > 100 * retry::INTERVAL_MS_MAX)
+        || run.due_at.is_some_and(|at| at.0 > DUE_AT_MAX)
+    {
+        return Err(Error::Invalid("a run can be due at most 100 years from now".into()));
+    }
+    options(run).map_or(Ok(()), |options| options.check().map_err(Error::Invalid))?;
+    let size = run.input.as_ref().map_or(0, |input| input.get().len());
+    if size > app.settings.payload_bytes_max {
+        return Err(Error::TooLarge { limit: app.settings.payload_bytes_max });
+    }
+    Ok(())
+}
+
+fn lane_name(run: &SubmitRun) -> LaneName {
+    LaneName { namespace: run.namespace.clone(), queue: run.queue.clone(), kind: run.kind.clone() }
+}
+
+fn options(run: &SubmitRun) -> Option<Options> {
+    let options = Options {
+        retry: run.retry.clone().unwrap_or_default(),
+        max_losses: run.max_losses.unwrap_or(baton_core::machine::LOSSES_DEFAULT),
+        timeout_ms: run.timeout_ms,
+    };
+    (options != Options::default()).then_some(options)
+}
+
+fn new_run(run: SubmitRun, lane: baton_store::Lane, retry_of: Option<RunId>) -> NewRun {
+    let idempotency = run
+        .idempotency_key
+        .as_ref()
+        .map(|key| Idempotency { key: format!("{}\u{1f}{key}", run.namespace), fingerprint: fingerprint(&run) });
+    NewRun {
+        lane,
+        priority: run.priority.unwrap_or(PRIORITY_DEFAULT),
+        due: match (run.delay_ms, run.due_at) {
+            (Some(ms), _) => Due::After(ms as Millis),
+            (None, Some(at)) => Due::At(at.0),
+            (None, None) => Due::Now,
+        },
+        options: options(&run),
+        key: run.key,
+        affinity: run.affinity,
+        idempotency,
+        retry_of,
+        input: run.input.map_or_else(Bytes::new, |input| Bytes::from(String::from(Box::<str>::from(input)))),
+    }
+}
+
+/// A hash of everything the submitter said. Two bodies that differ only in white space outside of the input are the same.
+fn fingerprint(run: &SubmitRun) -> [u8; 16] {
+    let said = serde_json::to_vec(run).unwrap_or_default();
+    let mut short = [0; 16];
+    short.copy_from_slice(&Sha256::digest(said)[..16]);
+    short
+}

@@ -1,0 +1,126 @@
+//! Workers: list, get, drain, force offline, deregister.
+
+use baton_core::WorkerId;
+use baton_proto::{HealthReport, Time, WorkerView};
+use baton_store::{Page, Scope, Worker, WorkerChange, WorkerFilter, WorkerStatus};
+
+use super::audit;
+use crate::auth::Caller;
+use crate::{App, Error};
+
+/// The word for a status.
+pub fn status_name(status: WorkerStatus) -> &'static str {
+    match status {
+        WorkerStatus::Online => "ONLINE",
+        WorkerStatus::Draining => "DRAINING",
+        WorkerStatus::Offline => "OFFLINE",
+    }
+}
+
+/// The status with this word, in any case.
+pub fn status_named(word: &str) -> Option<WorkerStatus> {
+    [WorkerStatus::Online, WorkerStatus::Draining, WorkerStatus::Offline]
+        .into_iter()
+        .find(|status| status_name(*status).eq_ignore_ascii_case(word))
+}
+
+/// A page of workers, and how many there are in all if asked.
+pub async fn list(
+    app: &App,
+    caller: &Caller,
+    mut filter: WorkerFilter,
+    page: Page<WorkerId>,
+    total: bool,
+) -> Result<(Vec<WorkerView>, Option<u64>), Error> {
+    caller.has(Scope::Read)?;
+    match (&filter.namespace, &caller.namespace) {
+        (Some(wanted), _) => caller.may(Scope::Read, wanted)?,
+        (None, own) => filter.namespace = own.clone(),
+    }
+    let workers = app.store.workers(&filter, page).await?;
+    let total = if total { Some(app.store.count_workers(&filter).await?) } else { None };
+    Ok((workers.into_iter().map(view).collect(), total))
+}
+
+/// One worker.
+pub async fn get(app: &App, caller: &Caller, worker: WorkerId) -> Result<WorkerView, Error> {
+    Ok(view(visible(app, caller, Scope::Read, worker).await?))
+}
+
+async fn visible(app: &App, caller: &Caller, scope: Scope, worker: WorkerId) -> Result<Worker, Error> {
+    caller.has(scope)?;
+    let found = app.store.worker(worker).await?.ok_or_else(|| Error::no_worker(worker))?;
+    caller.may(scope, &found.namespace)?;
+    Ok(found)
+}
+
+/// Tells a worker to take no new work. An administrator's act.
+pub async fn drain(app: &App, caller: &Caller, worker: WorkerId) -> Result<WorkerView, Error> {
+    let found = visible(app, caller, Scope::Admin, worker).await?;
+    if found.status == WorkerStatus::Offline {
+        return Err(Error::WorkerOffline);
+    }
+    change(app, worker, WorkerStatus::Draining, "drained by an administrator").await?;
+    audit::act(app, caller, "worker.drain", &worker.to_string(), &found.name, Some(&found.namespace)).await?;
+    get_after(app, worker).await
+}
+
+/// Takes everything from a worker, at once. An administrator's act.
+pub async fn force_offline(app: &App, caller: &Caller, worker: WorkerId) -> Result<u64, Error> {
+    let found = visible(app, caller, Scope::Admin, worker).await?;
+    let given_back = change(app, worker, WorkerStatus::Offline, "forced offline by an administrator").await?;
+    audit::act(app, caller, "worker.offline", &worker.to_string(), &found.name, Some(&found.namespace)).await?;
+    Ok(given_back)
+}
+
+/// The worker goes away by itself and gives back what it holds.
+pub async fn deregister(app: &App, caller: &Caller, worker: WorkerId) -> Result<u64, Error> {
+    visible(app, caller, Scope::Worker, worker).await?;
+    change(app, worker, WorkerStatus::Offline, "deregistered").await
+}
+
+async fn change(app: &App, worker: WorkerId, status: WorkerStatus, why: &str) -> Result<u64, Error> {
+    let changed = app.store.set_worker(worker, status, why).await?;
+    let WorkerChange { given_back, woken } = changed.ok_or_else(|| Error::no_worker(worker))?;
+    match status {
+        WorkerStatus::Offline => app.workers.forget(worker),
+        WorkerStatus::Online | WorkerStatus::Draining => {
+            app.workers.seen(worker).inspect(|known| known.confirm(status));
+        }
+    }
+    app.after().wake(&woken);
+    Ok(given_back)
+}
+
+async fn get_after(app: &App, worker: WorkerId) -> Result<WorkerView, Error> {
+    Ok(view(app.store.worker(worker).await?.ok_or_else(|| Error::no_worker(worker))?))
+}
+
+fn view(worker: Worker) -> WorkerView {
+    WorkerView {
+        id: worker.id.to_string(),
+        namespace: worker.namespace,
+        name: worker.name,
+        status: status_name(worker.status).into(),
+        status_reason: worker.status_reason,
+        queues: worker.info.queues,
+        types: worker.info.types,
+        hostname: worker.info.hostname,
+        pid: worker.info.pid,
+        version: worker.info.version,
+        labels: worker.info.labels,
+        max_concurrent: worker.max_concurrent,
+        active: worker.active,
+        completed: worker.completed,
+        failed: worker.failed,
+        registered_at: Time(worker.registered_at),
+        seen_at: Time(worker.seen_at),
+        lease_until: Time(worker.lease_until),
+        health: worker.health.map(|health| HealthReport {
+            cpu: health.cpu,
+            memory: health.memory,
+            disk_free_bytes: health.disk_free_bytes,
+        }),
+        unfit: worker.unfit,
+    }
+}

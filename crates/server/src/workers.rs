@@ -1,0 +1,107 @@
+//! What this server remembers of workers, so that a poll of one that is known to be alive costs no query.
+//! Only hints: the claim itself checks the worker's row.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use baton_core::WorkerId;
+use baton_store::{Store, StoreResult, Worker, WorkerStatus};
+
+/// Most workers remembered; beyond it the memory starts anew.
+const REMEMBERED_MAX: usize = 100_000;
+
+/// A worker this server has seen.
+#[derive(Debug)]
+pub struct KnownWorker {
+    /// Its identifier.
+    pub id: WorkerId,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Queues it serves.
+    pub queues: Vec<String>,
+    /// Types it can do.
+    pub types: Vec<String>,
+    /// Runs it can hold at once.
+    pub max_concurrent: u32,
+    /// The number of its last claim that was answered here; `i64::MIN` when unknown.
+    pub last_claim_no: AtomicI64,
+    /// It may hold runs that it has not started: an answer may have been lost.
+    pub may_hold_unstarted: AtomicBool,
+    confirmed: Mutex<Option<(Instant, WorkerStatus)>>,
+}
+
+impl KnownWorker {
+    /// Notes where the store says it stands.
+    pub fn confirm(&self, status: WorkerStatus) {
+        *self.confirmed.lock().expect("nobody panics while holding it") = Some((Instant::now(), status));
+    }
+
+    /// Where the store said it stands, if that was recently.
+    pub fn status_within(&self, age: Duration) -> Option<WorkerStatus> {
+        let confirmed = *self.confirmed.lock().expect("nobody panics while holding it");
+        confirmed.filter(|(at, _)| at.elapsed() < age).map(|(_, status)| status)
+    }
+
+    /// Claim numbers must be asked for again when they are not newer than the last one answered here.
+    pub fn may_repeat(&self, claim_no: i64) -> bool {
+        claim_no <= self.last_claim_no.load(Ordering::Relaxed) || self.last_claim_no.load(Ordering::Relaxed) == i64::MIN
+    }
+}
+
+impl From<Worker> for KnownWorker {
+    fn from(worker: Worker) -> KnownWorker {
+        KnownWorker {
+            id: worker.id,
+            namespace: worker.namespace,
+            name: worker.name,
+            queues: worker.info.queues,
+            types: worker.info.types,
+            max_concurrent: worker.max_concurrent,
+            last_claim_no: AtomicI64::new(i64::MIN),
+            may_hold_unstarted: AtomicBool::new(true),
+            confirmed: Mutex::new(Some((Instant::now(), worker.status))),
+        }
+    }
+}
+
+/// The workers this server has seen.
+#[derive(Debug)]
+pub struct Workers {
+    store: Arc<dyn Store>,
+    known: Mutex<HashMap<WorkerId, Arc<KnownWorker>>>,
+}
+
+impl Workers {
+    /// Remembers nobody yet.
+    pub fn new(store: Arc<dyn Store>) -> Workers {
+        Workers { store, known: Mutex::default() }
+    }
+
+    /// The worker, if there is one.
+    pub async fn get(&self, id: WorkerId) -> StoreResult<Option<Arc<KnownWorker>>> {
+        if let Some(known) = self.seen(id) {
+            return Ok(Some(known));
+        }
+        let Some(worker) = self.store.worker(id).await? else { return Ok(None) };
+        let worker = Arc::new(KnownWorker::from(worker));
+        let mut known = self.known.lock().expect("nobody panics while holding it");
+        if known.len() >= REMEMBERED_MAX {
+            known.clear();
+        }
+        Ok(Some(known.entry(id).or_insert(worker).clone()))
+    }
+
+    /// The worker, if this server has seen it.
+    pub fn seen(&self, id: WorkerId) -> Option<Arc<KnownWorker>> {
+        self.known.lock().expect("nobody panics while holding it").get(&id).cloned()
+    }
+
+    /// Forgets a worker that is gone.
+    pub fn forget(&self, id: WorkerId) {
+        self.known.lock().expect("nobody panics while holding it").remove(&id);
+    }
+}

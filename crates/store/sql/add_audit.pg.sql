@@ -1,0 +1,7 @@
+-- Writes lines of the audit log.
+insert into audit (at, actor, action, subject, detail, namespace)
+select clock.now, given.actor, given.action, given.subject, given.detail, given.namespace
+from (select coalesce($1::bigint, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now) clock
+cross join unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[]) with ordinality
+    as given(actor, action, subject, detail, namespace, ordinal)
+order by given.ordinal

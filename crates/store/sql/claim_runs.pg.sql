@@ -1,0 +1,33 @@
+-- Hands locked runs to workers, all or none: when one of the workers cannot take its share, nothing changes.
+-- Workers are locked in the order of their identifiers, so that two claims do not wait for each other in a circle.
+with fit as materialized (
+    select worker_live.worker_id, share.runs
+    from unnest($2::uuid[], $3::integer[]) as share(worker_id, runs) join worker_live using (worker_id)
+    where worker_live.status = 0 and worker_live.unfit is null
+      and worker_live.active + share.runs <= worker_live.max_concurrent
+    order by worker_live.worker_id
+    for update of worker_live
+),
+verdict as materialized (select count(*) = cardinality($2) as all_fit from fit),
+counted as (
+    update worker_live set active = worker_live.active + fit.runs
+    from fit, verdict
+    where worker_live.worker_id = fit.worker_id and verdict.all_fit
+)
+update live set
+    state = case when given.start then 2 else 1 end,
+    place = 3,
+    epoch = live.epoch + 1,
+    worker_id = given.worker_id,
+    claim_no = given.claim_no,
+    claimed_at = $1::bigint,
+    started_at = case when given.start then $1 end,
+    timeout_at = case when runs.options is not null then $1 + (runs.options::json ->> 'timeout_ms')::bigint end,
+    lease_until = $1 + given.lease_ms
+from verdict,
+    unnest($4::uuid[], $5::uuid[], $6::bigint[], $7::boolean[], $8::bigint[])
+        with ordinality as given(run_id, worker_id, claim_no, start, lease_ms, ordinal)
+    join runs on runs.run_id = given.run_id
+where live.run_id = given.run_id and live.place = 0 and verdict.all_fit
+returning given.ordinal, live.run_id, live.lane_id, live.epoch, live.failures, live.priority, runs.submitted_at,
+    live.timeout_at, live.key, runs.input

@@ -1,0 +1,43 @@
+-- Completes held runs: out of live, into ended; their workers' counts; whose caches are warm now. Returns those that were
+-- done, and whether runs of the same key may wait for their end.
+with clock as materialized (select coalesce($1::bigint, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now),
+done as materialized (
+    select * from unnest($2::uuid[], $3::integer[], $4::bytea[]) with ordinality
+        as done(run_id, epoch, output, ordinal)
+),
+gone as (
+    delete from live using done
+    where live.run_id = done.run_id and live.epoch = done.epoch and live.state in (1, 2)
+    returning live.run_id, live.epoch, live.failures, live.losses, live.claimed_at, live.started_at, live.worker_id,
+        live.queue_id, live.key, live.affinity, done.output, done.ordinal
+),
+noted as (
+    insert into ended (run_id, state, epoch, failures, losses, ended_at, claimed_at, started_at, lease_end, worker_id, output)
+    select run_id, 4, epoch, failures, losses, now, claimed_at, started_at, 0, worker_id, output from gone cross join clock
+),
+shares as (select worker_id, count(*) as runs from gone group by worker_id),
+busy as materialized (
+    select worker_live.worker_id, shares.runs from shares join worker_live using (worker_id)
+    order by worker_live.worker_id
+    for update of worker_live
+),
+counted as (
+    update worker_live set active = worker_live.active - busy.runs, completed = worker_live.completed + busy.runs
+    from busy where worker_live.worker_id = busy.worker_id
+),
+warmed as (
+    insert into affinity (queue_id, key, worker_name, at)
+    select distinct on (gone.queue_id, gone.affinity) gone.queue_id, gone.affinity, workers.name, clock.now
+    from gone join workers using (worker_id) cross join clock
+    where gone.affinity is not null
+    order by gone.queue_id, gone.affinity, gone.ordinal desc
+    on conflict (queue_id, key) do update set worker_name = excluded.worker_name, at = excluded.at
+)
+select gone.run_id, gone.epoch, gone.queue_id, gone.key,
+    gone.key is not null and (
+        exists (select 1 from queues where queues.queue_id = gone.queue_id and queues.key_limit is not null)
+        or exists (
+            select 1 from live where live.queue_id = gone.queue_id and live.key = gone.key and live.place = 2
+        )
+    ) as others_may_wait
+from gone

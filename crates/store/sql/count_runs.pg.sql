@@ -1,0 +1,10 @@
+-- Counts runs in any state, or completed ones.
+select count(*)
+from runs
+left join live on live.run_id = runs.run_id
+left join ended on ended.run_id = runs.run_id
+where (live.run_id is not null or ended.run_id is not null)
+  and ($1::integer[] is null or runs.lane_id = any($1))
+  and ($2::smallint is null or coalesce(live.state, ended.state) = $2)
+  and ($3::uuid is null or coalesce(live.worker_id, ended.worker_id) = $3)
+  and ($4::text is null or runs.key = $4)

@@ -1,0 +1,2 @@
+-- Takes a run that has ended out of the live ones.
+delete from live where run_id = ?1 and epoch = ?2

@@ -1,0 +1,2 @@
+-- Deletes what was submitted.
+delete from runs where run_id = ?1

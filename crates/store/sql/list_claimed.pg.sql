@@ -1,0 +1,7 @@
+-- Lists the runs a worker holds from one claim, or those it has not started.
+select live.run_id, live.lane_id, live.epoch, live.failures, live.priority, runs.submitted_at, live.timeout_at, live.key,
+    runs.input
+from live join runs using (run_id)
+where live.worker_id = $1::uuid and live.place = 3
+  and (live.claim_no = $2::bigint or $2 is null and live.state = 1)
+order by live.run_id

@@ -1,0 +1,31 @@
+-- Picks the first claimable runs of each lane and locks those that nobody else has locked.
+-- Each lane is walked level by level from its hint, and the walk ends as soon as it has enough: a lateral join visits the
+-- levels in order, so only the heads of the index are read.
+with picked as materialized (
+    select first.*
+    from unnest($2::integer[], $3::bigint[]) with ordinality as wanted(lane_id, take, ordinal)
+    cross join lateral (
+        select ready.*
+        from generate_series(0, $5::integer - 1) as step(level)
+        cross join lateral (
+            select live.run_id, live.lane_id, live.level, live.order_at
+            from live
+            where live.lane_id = wanted.lane_id and live.level = step.level and live.place = 0
+              and live.order_at >= ($4::bigint[])[(wanted.ordinal - 1) * $5 + step.level + 1]
+            order by live.order_at, live.run_id limit wanted.take
+        ) ready
+        limit wanted.take
+    ) first
+),
+locked as materialized (
+    select live.run_id, live.key, live.affinity
+    from picked join live on live.run_id = picked.run_id
+    where live.place = 0
+    for update of live skip locked
+)
+select picked.run_id, picked.lane_id, picked.level, picked.order_at, locked.run_id is not null as is_ours, locked.key,
+    case when locked.affinity is not null then
+        (select affinity.worker_name from affinity where affinity.queue_id = $1::integer and affinity.key = locked.affinity)
+    end as preferred
+from picked left join locked on locked.run_id = picked.run_id
+order by picked.level, picked.order_at, picked.run_id

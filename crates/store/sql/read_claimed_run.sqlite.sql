@@ -1,0 +1,2 @@
+-- What goes to the worker with a claimed run.
+select submitted_at, options, input from runs where run_id = ?1

@@ -1,0 +1,2 @@
+-- The installation's secret.
+select value from meta where key = 'secret'

@@ -1,0 +1,195 @@
+//! Hints between servers: NOTIFY through the pool, LISTEN on a connection of its own.
+//!
+//! A hint names lanes and, after a colon, the lowest place that has become claimable there, so that the other
+//! server's cursor knows how far to go back.
+
+use std::fmt::Write as _;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use baton_core::Millis;
+use tokio::sync::{Mutex, mpsc};
+use tokio::task::JoinHandle;
+use tokio_postgres::{AsyncMessage, Config, NoTls};
+
+use super::cursor::{Cursor, START};
+use super::params::params;
+use super::pool::{CONNECT_TIMEOUT, Outcome};
+use super::{PostgresStore, sql};
+use crate::LaneId;
+
+/// PostgreSQL takes less than 8,000 bytes.
+const PAYLOAD_BYTES_MAX: usize = 7_900;
+/// Hints that wait to be read; more are replaced by "some were missed".
+const HINTS_MAX: usize = 1_024;
+const RECONNECT_FIRST: Duration = Duration::from_millis(100);
+const RECONNECT_LONGEST: Duration = Duration::from_secs(5);
+
+impl PostgresStore {
+    pub(super) async fn notify_lanes(&self, lanes: &[LaneId]) -> Outcome<()> {
+        let told = lanes.iter().map(|lane| (*lane, self.cursor.take_untold(*lane)));
+        for payload in payloads(told) {
+            self.database.query(sql::NOTIFY_LANES, params![payload]).await?;
+        }
+        Ok(())
+    }
+}
+
+fn payloads(lanes: impl Iterator<Item = (LaneId, Option<Millis>)>) -> Vec<String> {
+    let mut payloads: Vec<String> = Vec::new();
+    for (lane, place) in lanes {
+        let mut word = lane.to_string();
+        if let Some(place) = place {
+            // Writing to a string cannot fail.
+            let _ = write!(word, ":{place}");
+        }
+        match payloads.last_mut() {
+            Some(last) if last.len() + 1 + word.len() <= PAYLOAD_BYTES_MAX => {
+                last.push(',');
+                last.push_str(&word);
+            }
+            Some(_) | None => payloads.push(word),
+        }
+    }
+    payloads
+}
+
+/// Reads a hint; what cannot be read is a newer version's, and means "look at all".
+fn parse(payload: &str) -> Option<Vec<(LaneId, Option<Millis>)>> {
+    let one = |word: &str| match word.split_once(':') {
+        Some((lane, place)) => Some((lane.parse().ok()?, Some(place.parse().ok()?))),
+        None => Some((word.parse().ok()?, None)),
+    };
+    payload.split(',').map(one).collect()
+}
+
+/// The listening end.
+pub(super) struct Listener {
+    config: Config,
+    cursor: Arc<Cursor>,
+    ear: Mutex<Option<Ear>>,
+}
+
+struct Ear {
+    hints: mpsc::Receiver<Vec<LaneId>>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Listener {
+    pub(super) fn new(config: Config, cursor: Arc<Cursor>) -> Listener {
+        Listener { config, cursor, ear: Mutex::new(None) }
+    }
+
+    /// The next hint. The connection is made when somebody first asks.
+    pub(super) async fn next(&self) -> Vec<LaneId> {
+        let mut ear = self.ear.lock().await;
+        let ear = ear.get_or_insert_with(|| {
+            let (sender, hints) = mpsc::channel(HINTS_MAX);
+            let task = tokio::spawn(keep_listening(self.config.clone(), Arc::clone(&self.cursor), sender));
+            Ear { hints, task }
+        });
+        match ear.hints.recv().await {
+            Some(lanes) => lanes,
+            // The task only ends with the runtime.
+            None => std::future::pending().await,
+        }
+    }
+
+    pub(super) async fn close(&self) {
+        // Somebody who waits for a hint holds the lock; then the task ends with the store.
+        if let Ok(mut ear) = self.ear.try_lock() {
+            *ear = None;
+        }
+    }
+}
+
+async fn keep_listening(config: Config, cursor: Arc<Cursor>, sender: mpsc::Sender<Vec<LaneId>>) {
+    let mut pause = RECONNECT_FIRST;
+    while !sender.is_closed() {
+        match listen_once(&config, &cursor, &sender).await {
+            Ok(()) => pause = RECONNECT_FIRST,
+            Err(error) => tracing::warn!(%error, "cannot listen for other servers; trying again"),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(RECONNECT_LONGEST);
+    }
+}
+
+/// Listens until the connection ends. Fails when it could not be made.
+async fn listen_once(
+    config: &Config,
+    cursor: &Cursor,
+    sender: &mpsc::Sender<Vec<LaneId>>,
+) -> Result<(), tokio_postgres::Error> {
+    let (client, mut connection) = config.connect(NoTls).await?;
+    let (told, mut notices) = mpsc::channel(HINTS_MAX);
+    let reader = tokio::spawn(async move {
+        while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+            if let AsyncMessage::Notification(notice) = message
+                && told.send(notice.payload().to_owned()).await.is_err()
+            {
+                break;
+            }
+        }
+    });
+    let _reader = AbortOnDrop(reader);
+    match tokio::time::timeout(CONNECT_TIMEOUT, client.batch_execute("listen baton")).await {
+        Ok(listening) => listening?,
+        Err(_) => return Ok(()),
+    }
+    // Whatever was said before this connection stood has been missed.
+    let mut missed = true;
+    loop {
+        if missed && sender.try_send(Vec::new()).is_ok() {
+            missed = false;
+        }
+        let Some(payload) = notices.recv().await else { return Ok(()) };
+        match parse(&payload) {
+            Some(lanes) => {
+                lanes.iter().for_each(|(lane, place)| cursor.lower_all(*lane, place.unwrap_or(START)));
+                missed |= sender.try_send(lanes.into_iter().map(|(lane, _)| lane).collect()).is_err();
+            }
+            None => missed = true,
+        }
+    }
+}
+
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_are_read_as_they_were_written() {
+        let lanes = vec![(1, None), (2, Some(1_700_000_000_000)), (3, Some(0))];
+        assert_eq!(payloads(lanes.iter().copied()), ["1,2:1700000000000,3:0"]);
+        assert_eq!(parse("1,2:1700000000000,3:0"), Some(lanes));
+    }
+
+    #[test]
+    fn a_hint_that_cannot_be_read_is_not_half_read() {
+        assert_eq!(parse("1,what:ever"), None);
+        assert_eq!(parse(""), None);
+    }
+
+    #[test]
+    fn many_lanes_are_told_in_several_hints() {
+        let parts = payloads((0..5_000).map(|lane| (lane, Some(1_700_000_000_000))));
+        assert!(parts.len() > 1 && parts.iter().all(|part| part.len() <= PAYLOAD_BYTES_MAX));
+        assert_eq!(parts.iter().filter_map(|part| parse(part)).flatten().count(), 5_000);
+    }
+}

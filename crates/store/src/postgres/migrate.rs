@@ -1,0 +1,36 @@
+//! Brings the schema up to what this program knows.
+
+use super::params::params;
+use super::pool::{Database, Outcome};
+use super::sql;
+use crate::StoreError;
+
+/// Number, name and text of every migration, oldest first.
+const MIGRATIONS: &[(i32, &str, &str)] = &[(1, "kernel", include_str!("../../migrations/postgres/0001_kernel.sql"))];
+
+/// Applies what is missing, in one transaction that only one server at a time can be in.
+pub(super) async fn migrate(database: &Database) -> Outcome<()> {
+    let session = database.transaction().await?;
+    session.query(sql::LOCK_MIGRATIONS, &[]).await?;
+    session.query(sql::CREATE_MIGRATIONS, &[]).await?;
+    let rows = session.query(sql::READ_MIGRATIONS, &[]).await?;
+    let mut applied = Vec::with_capacity(rows.len());
+    for row in &rows {
+        applied.push(row.try_get::<_, i32>(0)?);
+    }
+    let known = MIGRATIONS.last().map_or(0, |(version, ..)| *version);
+    if let Some(newer) = applied.iter().find(|version| **version > known) {
+        session.roll_back().await?;
+        return Err(StoreError::Internal(format!(
+            "the database has schema version {newer}, but this program only knows versions up to {known}: \
+             start a newer version of it"
+        ))
+        .into());
+    }
+    for (version, name, text) in MIGRATIONS.iter().filter(|(version, ..)| !applied.contains(version)) {
+        session.run_script(text).await?;
+        session.query(sql::ADD_MIGRATION, params![*version, *name, database.fixed_now()]).await?;
+        tracing::info!(version, name, "applied a migration");
+    }
+    session.commit().await
+}

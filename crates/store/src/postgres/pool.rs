@@ -1,0 +1,269 @@
+//! Sessions with the database: the pool, transactions that begin together with their first statement, and what a
+//! failure means.
+//!
+//! Every statement is sent unnamed, with the types of its parameters and without any state in the session, so that
+//! PgBouncer in transaction mode may stand in between.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use baton_core::Millis;
+use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, Timeouts};
+use futures_util::future::join;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Config, NoTls, Row};
+
+use super::params::Param;
+use crate::{Clock, StoreError, StoreResult};
+
+/// How long a new connection may take.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a call waits for a free connection.
+const POOL_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a whole call may take.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often a transaction that lost against another one is tried again.
+pub(super) const RETRIES_MAX: u32 = 3;
+
+/// Why a piece of work at the database did not succeed.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// Two transactions met; the same work again may well succeed.
+    Conflict(String),
+    /// Everything else.
+    Store(StoreError),
+}
+
+/// What work at the database returns.
+pub(super) type Outcome<T> = Result<T, Trouble>;
+
+impl From<tokio_postgres::Error> for Trouble {
+    fn from(error: tokio_postgres::Error) -> Trouble {
+        let Some(code) = error.code() else {
+            let lost = error.is_closed() || is_input_output(&error);
+            let text = describe(&error);
+            return Trouble::Store(if lost { StoreError::Unavailable(text) } else { StoreError::Internal(text) });
+        };
+        let text = describe(&error);
+        if [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE].contains(code) {
+            return Trouble::Conflict(text);
+        }
+        if *code == SqlState::DISK_FULL {
+            return Trouble::Store(StoreError::Full);
+        }
+        let gone = ["08", "57P"].iter().any(|class| code.code().starts_with(class));
+        let busy = [SqlState::TOO_MANY_CONNECTIONS, SqlState::READ_ONLY_SQL_TRANSACTION].contains(code);
+        Trouble::Store(if gone || busy { StoreError::Unavailable(text) } else { StoreError::Internal(text) })
+    }
+}
+
+impl From<PoolError> for Trouble {
+    fn from(error: PoolError) -> Trouble {
+        match error {
+            PoolError::Backend(error) => match Trouble::from(error) {
+                // Whatever keeps a connection from being made, the store cannot be reached.
+                Trouble::Store(StoreError::Internal(text)) => Trouble::Store(StoreError::Unavailable(text)),
+                other => other,
+            },
+            other => Trouble::Store(StoreError::Unavailable(other.to_string())),
+        }
+    }
+}
+
+impl From<StoreError> for Trouble {
+    fn from(error: StoreError) -> Trouble {
+        Trouble::Store(error)
+    }
+}
+
+impl From<Trouble> for StoreError {
+    fn from(trouble: Trouble) -> StoreError {
+        match trouble {
+            Trouble::Conflict(text) => StoreError::Unavailable(text),
+            Trouble::Store(error) => error,
+        }
+    }
+}
+
+fn is_input_output(error: &tokio_postgres::Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        if inner.is::<std::io::Error>() {
+            return true;
+        }
+        source = inner.source();
+    }
+    false
+}
+
+fn describe(error: &tokio_postgres::Error) -> String {
+    match error.as_db_error() {
+        Some(inner) => format!("{} ({})", inner.message(), inner.code().code()),
+        None => match std::error::Error::source(error) {
+            Some(inner) => format!("{error}: {inner}"),
+            None => error.to_string(),
+        },
+    }
+}
+
+/// Repeats work that lost against another transaction a few times.
+macro_rules! retried {
+    ($work:expr) => {{
+        let mut tries = 0;
+        loop {
+            match $work.await {
+                Err($crate::postgres::pool::Trouble::Conflict(_)) if tries < $crate::postgres::pool::RETRIES_MAX => {
+                    tries += 1;
+                }
+                other => break other,
+            }
+        }
+    }};
+}
+pub(super) use retried;
+
+/// The pool of connections and what belongs to every session.
+pub(super) struct Database {
+    pool: Pool,
+    pub(super) clock: Clock,
+    statements: AtomicU64,
+}
+
+impl Database {
+    pub(super) fn new(config: Config, max_connections: usize, clock: Clock) -> StoreResult<Database> {
+        let manager = Manager::from_config(config, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+        let pool = Pool::builder(manager)
+            .max_size(max_connections.max(1))
+            .runtime(Runtime::Tokio1)
+            .timeouts(Timeouts {
+                wait: Some(POOL_TIMEOUT),
+                create: Some(CONNECT_TIMEOUT),
+                recycle: Some(CONNECT_TIMEOUT),
+            })
+            .build()
+            .map_err(|error| StoreError::Internal(error.to_string()))?;
+        Ok(Database { pool, clock, statements: AtomicU64::new(0) })
+    }
+
+    /// The time by hand, which statements prefer to the database's own.
+    pub(super) fn fixed_now(&self) -> Option<Millis> {
+        self.clock.fixed()
+    }
+
+    pub(super) fn statements(&self) -> u64 {
+        self.statements.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn close(&self) {
+        self.pool.close();
+    }
+
+    /// A session in which every statement is a transaction of its own.
+    pub(super) async fn direct(&self) -> Outcome<Session<'_>> {
+        self.session(true).await
+    }
+
+    /// A session in one transaction, which begins with the first statement and ends with [`Session::commit`]. One
+    /// that is dropped before takes its connection with it, and the database rolls back.
+    pub(super) async fn transaction(&self) -> Outcome<Session<'_>> {
+        self.session(false).await
+    }
+
+    async fn session(&self, direct: bool) -> Outcome<Session<'_>> {
+        Ok(Session {
+            client: Some(self.pool.get().await?),
+            statements: &self.statements,
+            begun: AtomicBool::new(direct),
+            clean: AtomicBool::new(true),
+        })
+    }
+
+    /// One statement, on its own.
+    pub(super) async fn query(&self, sql: &str, params: &[Param<'_>]) -> Outcome<Vec<Row>> {
+        self.direct().await?.query(sql, params).await
+    }
+
+    /// Gives up on a call that takes too long.
+    pub(super) async fn within<T>(&self, call: impl Future<Output = Outcome<T>>) -> StoreResult<T> {
+        match tokio::time::timeout(CALL_TIMEOUT, call).await {
+            Ok(outcome) => outcome.map_err(StoreError::from),
+            Err(_) => Err(StoreError::Unavailable(format!("no answer within {} s", CALL_TIMEOUT.as_secs()))),
+        }
+    }
+}
+
+/// A connection in use.
+pub(super) struct Session<'a> {
+    client: Option<Object>,
+    statements: &'a AtomicU64,
+    begun: AtomicBool,
+    /// False while a transaction is open.
+    clean: AtomicBool,
+}
+
+impl Session<'_> {
+    fn client(&self) -> &Object {
+        self.client.as_ref().expect("a session keeps its client until it is dropped")
+    }
+
+    fn count(&self, statements: u64) {
+        self.statements.fetch_add(statements, Ordering::Relaxed);
+    }
+
+    /// Sends one statement. Several of these futures joined travel together and are carried out in order.
+    pub(super) async fn query(&self, sql: &str, params: &[Param<'_>]) -> Outcome<Vec<Row>> {
+        let typed: Vec<(&(dyn ToSql + Sync), _)> =
+            params.iter().map(|param| (param.value, param.kind.clone())).collect();
+        let client = self.client();
+        if self.begun.swap(true, Ordering::Relaxed) {
+            self.count(1);
+            return Ok(client.query_typed(sql, &typed).await?);
+        }
+        self.count(2);
+        self.clean.store(false, Ordering::Relaxed);
+        let begin = client.batch_execute("begin isolation level read committed");
+        let (begun, rows) = join(begin, client.query_typed(sql, &typed)).await;
+        begun?;
+        Ok(rows?)
+    }
+
+    /// Several statements without parameters in one text: migrations.
+    pub(super) async fn run_script(&self, sql: &str) -> Outcome<()> {
+        self.count(1);
+        Ok(self.client().batch_execute(sql).await?)
+    }
+
+    /// Ends the transaction. May travel together with the last statements: when one of them fails, this undoes.
+    pub(super) async fn commit(&self) -> Outcome<()> {
+        self.end("commit").await
+    }
+
+    /// Undoes the transaction and keeps the connection.
+    pub(super) async fn roll_back(&self) -> Outcome<()> {
+        self.end("rollback").await
+    }
+
+    async fn end(&self, how: &str) -> Outcome<()> {
+        // Nothing is open: no statement was sent yet, or each was a transaction of its own.
+        if self.clean.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.count(1);
+        self.client().batch_execute(how).await?;
+        self.clean.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        if self.clean.load(Ordering::Relaxed) {
+            return;
+        }
+        // An open transaction must not go back to the pool. Closing the connection rolls it back.
+        if let Some(client) = self.client.take() {
+            drop(Object::take(client));
+        }
+    }
+}

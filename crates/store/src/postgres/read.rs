@@ -1,0 +1,90 @@
+//! Reading runs.
+
+use baton_core::{LeaseEnd, RunId, State};
+use bytes::Bytes;
+use uuid::Uuid;
+
+use super::PostgresStore;
+use super::params::params;
+use super::pool::Outcome;
+use super::{rows, sql};
+use crate::{Attempt, Claimed, LeaseRef, Page, QueueId, RunFilter, RunRecord};
+
+impl PostgresStore {
+    pub(super) async fn list_claimed(&self, worker: Uuid, claim_no: Option<i64>) -> Outcome<Vec<Claimed>> {
+        let rows = self.database.query(sql::LIST_CLAIMED, params![worker, claim_no]).await?;
+        rows.iter().map(|row| rows::claimed(row, 0)).collect()
+    }
+
+    pub(super) async fn read_run(&self, run: RunId) -> Outcome<Option<RunRecord>> {
+        let rows = self.database.query(sql::READ_RUN, params![run.0]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        Ok(Some(RunRecord {
+            input: Bytes::from(row.try_get::<_, Vec<u8>>("input")?),
+            output: row.try_get::<_, Option<Vec<u8>>>("output")?.map(Bytes::from),
+            ..rows::record(row)?
+        }))
+    }
+
+    pub(super) async fn list_runs(&self, filter: &RunFilter, page: Page<RunId>) -> Outcome<Vec<RunRecord>> {
+        let statement = match Part::of(filter) {
+            Part::All => sql::LIST_RUNS,
+            Part::Live => sql::LIST_LIVE_RUNS,
+            Part::Bad => sql::LIST_BAD_RUNS,
+        };
+        let (state, worker) = (filter.state.map(State::code), filter.worker.map(|worker| worker.0));
+        let (after, limit) = (page.after.map(|run| run.0), page.limit as i64);
+        let params = params![filter.lanes, state, worker, filter.key, after, limit];
+        self.database.query(statement, params).await?.iter().map(rows::record).collect()
+    }
+
+    pub(super) async fn count_all_runs(&self, filter: &RunFilter) -> Outcome<u64> {
+        let statement = match Part::of(filter) {
+            Part::All => sql::COUNT_RUNS,
+            Part::Live => sql::COUNT_LIVE_RUNS,
+            Part::Bad => sql::COUNT_BAD_RUNS,
+        };
+        let (state, worker) = (filter.state.map(State::code), filter.worker.map(|worker| worker.0));
+        let rows = self.database.query(statement, params![filter.lanes, state, worker, filter.key]).await?;
+        Ok(rows.first().map(|row| row.try_get::<_, i64>(0)).transpose()?.unwrap_or_default() as u64)
+    }
+
+    pub(super) async fn list_attempts(&self, run: RunId) -> Outcome<Vec<Attempt>> {
+        self.database.query(sql::LIST_ATTEMPTS, params![run.0]).await?.iter().map(rows::attempt).collect()
+    }
+
+    pub(super) async fn find_lease_end(&self, lease: LeaseRef) -> Outcome<Option<LeaseEnd>> {
+        let rows = self.database.query(sql::FIND_PAST, params![vec![lease.run.0], vec![lease.epoch.0 as i32]]).await?;
+        let code = rows.first().map(|row| row.try_get::<_, Option<i16>>("lease_end")).transpose()?.flatten();
+        code.map(rows::lease_end).transpose()
+    }
+
+    pub(super) async fn read_position(&self, run: RunId, cap: u64) -> Outcome<Option<u64>> {
+        let cap = i64::try_from(cap).unwrap_or(i64::MAX);
+        let rows = self.database.query(sql::READ_POSITION, params![run.0, cap]).await?;
+        Ok(rows.first().map(|row| row.try_get::<_, i64>(0)).transpose()?.map(|before| before as u64))
+    }
+
+    pub(super) async fn count_key_held(&self, queue: QueueId, key: &str) -> Outcome<u64> {
+        let rows = self.database.query(sql::COUNT_KEYS, params![queue, vec![key]]).await?;
+        Ok(rows.first().map(|row| row.try_get::<_, i64>(1)).transpose()?.unwrap_or_default() as u64)
+    }
+}
+
+/// Which part of the runs a filter looks at: each has an index of its own to walk.
+enum Part {
+    /// Everything; also completed runs, which are nearly everything.
+    All,
+    Live,
+    Bad,
+}
+
+impl Part {
+    fn of(filter: &RunFilter) -> Part {
+        match filter.state {
+            None | Some(State::Completed) => Part::All,
+            Some(State::Pending | State::Assigned | State::Running | State::Sleeping) => Part::Live,
+            Some(State::Failed | State::Cancelled) => Part::Bad,
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Every statement, one file each.
+
+macro_rules! statements {
+    ($($name:ident = $file:literal;)*) => {
+        $(pub(super) const $name: &str = include_str!(concat!("../../sql/", $file));)*
+
+        /// Name and text of every statement, so that a test can prepare them all.
+        pub const SQL: &[(&str, &str)] = &[$(($file, $name)),*];
+    };
+}
+
+statements! {
+    ADD_ATTEMPTS = "add_attempts.pg.sql";
+    ADD_AUDIT = "add_audit.pg.sql";
+    ADD_KEY = "add_key.pg.sql";
+    ADD_LANES = "add_lanes.pg.sql";
+    ADD_MIGRATION = "add_migration.pg.sql";
+    ADD_QUEUES = "add_queues.pg.sql";
+    BLOCK_RUNS = "block_runs.pg.sql";
+    CANCEL_HELD_RUNS = "cancel_held_runs.pg.sql";
+    CHECK_LEASES = "check_leases.pg.sql";
+    CLAIM_RUNS = "claim_runs.pg.sql";
+    COMPLETE_RUNS = "complete_runs.pg.sql";
+    COUNT_BAD_RUNS = "count_bad_runs.pg.sql";
+    COUNT_DEPTHS = "count_depths.pg.sql";
+    COUNT_KEYS = "count_keys.pg.sql";
+    COUNT_LEASES = "count_leases.pg.sql";
+    COUNT_LIVE_RUNS = "count_live_runs.pg.sql";
+    COUNT_RUNS = "count_runs.pg.sql";
+    COUNT_WORKERS = "count_workers.pg.sql";
+    CREATE_MIGRATIONS = "create_migrations.pg.sql";
+    DELETE_AUDIT = "delete_audit.pg.sql";
+    DELETE_RUNS = "delete_runs.pg.sql";
+    DELETE_WORKERS = "delete_workers.pg.sql";
+    END_RUNS = "end_runs.pg.sql";
+    FIND_BLOCKED_KEYS = "find_blocked_keys.pg.sql";
+    FIND_INSTANCE = "find_instance.pg.sql";
+    FIND_LANES = "find_lanes.pg.sql";
+    FIND_PAST = "find_past.pg.sql";
+    FIND_SUBMITTED = "find_submitted.pg.sql";
+    FIND_TURNS = "find_turns.pg.sql";
+    HOLD_LOST_RUNS = "hold_lost_runs.pg.sql";
+    HOLD_OVERDUE_RUNS = "hold_overdue_runs.pg.sql";
+    HOLD_RUNS = "hold_runs.pg.sql";
+    HOLD_WORKER_RUNS = "hold_worker_runs.pg.sql";
+    KEEP_SECRET = "keep_secret.pg.sql";
+    LIST_ATTEMPTS = "list_attempts.pg.sql";
+    LIST_AUDIT = "list_audit.pg.sql";
+    LIST_BAD_RUNS = "list_bad_runs.pg.sql";
+    LIST_CLAIMED = "list_claimed.pg.sql";
+    LIST_KEYS = "list_keys.pg.sql";
+    LIST_LANES = "list_lanes.pg.sql";
+    LIST_LIVE_RUNS = "list_live_runs.pg.sql";
+    LIST_QUEUES = "list_queues.pg.sql";
+    LIST_RUNS = "list_runs.pg.sql";
+    LIST_WORKERS = "list_workers.pg.sql";
+    LOCK_KEYS = "lock_keys.pg.sql";
+    LOCK_MIGRATIONS = "lock_migrations.pg.sql";
+    LOCK_RATE = "lock_rate.pg.sql";
+    LOOK_LANES = "look_lanes.pg.sql";
+    LOSE_WORKERS = "lose_workers.pg.sql";
+    NOTIFY_LANES = "notify_lanes.pg.sql";
+    OPEN_CLAIM = "open_claim.pg.sql";
+    PEEK_RUNS = "peek_runs.pg.sql";
+    PICK_RUNS = "pick_runs.pg.sql";
+    READ_FITNESS = "read_fitness.pg.sql";
+    READ_KEY = "read_key.pg.sql";
+    READ_MIGRATIONS = "read_migrations.pg.sql";
+    READ_NOW = "read_now.pg.sql";
+    READ_POSITION = "read_position.pg.sql";
+    READ_RUN = "read_run.pg.sql";
+    READ_STATUSES = "read_statuses.pg.sql";
+    READ_WORKER = "read_worker.pg.sql";
+    REGISTER_WORKER = "register_worker.pg.sql";
+    RENEW_WORKERS = "renew_workers.pg.sql";
+    RETURN_RUNS = "return_runs.pg.sql";
+    REVOKE_KEY = "revoke_key.pg.sql";
+    SET_QUEUE = "set_queue.pg.sql";
+    SET_WORKER_OFFLINE = "set_worker_offline.pg.sql";
+    SET_WORKER_STATUS = "set_worker_status.pg.sql";
+    START_RUNS = "start_runs.pg.sql";
+    SUBMIT_RUNS = "submit_runs.pg.sql";
+    TAKE_RATE = "take_rate.pg.sql";
+    UNBLOCK_KEYS = "unblock_keys.pg.sql";
+}

@@ -1,0 +1,260 @@
+//! submit: one statement for a whole batch, unless keys ask for more.
+//!
+//! Runs with a fairness key need to know where their neighbours stand, and a submission of several runs with
+//! idempotency keys must be undone as a whole when one of them is refused. Both take a transaction; everything else
+//! does not.
+
+use std::collections::{HashMap, HashSet};
+
+use baton_core::{Millis, RunId, order};
+use uuid::Uuid;
+
+use super::PostgresStore;
+use super::params::params;
+use super::pool::{Outcome, Session, Trouble, retried};
+use super::rows::{run_id, to_json};
+use super::sql;
+use crate::{Due, NewRun, StoreError, Submission, SubmitAnswer, SubmitRefused, Submitted};
+
+impl PostgresStore {
+    pub(super) async fn submit_all(&self, submissions: &[Submission]) -> Outcome<Vec<SubmitAnswer>> {
+        let mut answers = Vec::with_capacity(submissions.len());
+        // Groups are taken in order, so that the numbers in run identifiers follow the order of the submissions.
+        for group in groups(submissions) {
+            answers.extend(retried!(self.submit_group(group))?);
+        }
+        Ok(answers)
+    }
+
+    async fn submit_group(&self, group: &[Submission]) -> Outcome<Vec<SubmitAnswer>> {
+        let runs: Vec<(&NewRun, u64)> =
+            group.iter().flat_map(|one| one.runs.iter().zip(one.dice.iter().copied())).collect();
+        if group.iter().any(|one| one.dice.len() != one.runs.len()) {
+            return Err(StoreError::Internal("a submission needs one die for each of its runs".into()).into());
+        }
+        if runs.is_empty() {
+            return Ok(group.iter().map(|_| Ok(Vec::new())).collect());
+        }
+        let undoable = group.iter().any(can_be_refused_in_part);
+        let keyed = runs.iter().any(|(run, _)| run.key.is_some());
+        let session = match undoable || keyed {
+            true => self.database.transaction().await?,
+            false => self.database.direct().await?,
+        };
+        let (now, places) = match keyed {
+            true => self.fair_places(&session, &runs).await?,
+            false => (self.database.fixed_now(), vec![None; runs.len()]),
+        };
+        let taken = insert(&session, &runs, now, &places).await?;
+        let answers = answer(&session, group, &taken).await?;
+        if undoable && answers.iter().any(Result::is_err) {
+            session.roll_back().await?;
+            return Ok(answers);
+        }
+        session.commit().await?;
+        for (taken, (run, _)) in taken.iter().zip(&runs) {
+            if taken.submitted.is_new && taken.submitted.due_at <= taken.submitted.submitted_at {
+                self.cursor.lower(run.lane.lane, order::level(run.priority, false), taken.order_at);
+            }
+        }
+        Ok(answers)
+    }
+
+    /// The time, and the place of each run: reckoned one after the other, as if they had come one by one.
+    async fn fair_places(
+        &self,
+        session: &Session<'_>,
+        runs: &[(&NewRun, u64)],
+    ) -> Outcome<(Option<Millis>, Vec<Option<Millis>>)> {
+        let keyed: Vec<(&NewRun, &str, i16)> = runs
+            .iter()
+            .filter_map(|(run, _)| Some((*run, run.key.as_deref()?, order::level(run.priority, false))))
+            .collect();
+        let queues: Vec<i32> = keyed.iter().map(|(run, ..)| run.lane.queue).collect();
+        let lanes: Vec<i32> = keyed.iter().map(|(run, ..)| run.lane.lane).collect();
+        let levels: Vec<i16> = keyed.iter().map(|(.., level)| *level).collect();
+        let keys: Vec<&str> = keyed.iter().map(|(_, key, _)| *key).collect();
+        let from: Vec<Millis> =
+            keyed.iter().map(|(run, _, level)| self.cursor.level_start(run.lane.lane, *level)).collect();
+        let fixed = self.database.fixed_now();
+        let rows = session.query(sql::FIND_TURNS, params![fixed, queues, lanes, levels, keys, from]).await?;
+        let mut now = 0;
+        let (mut heads, mut tails) = (HashMap::new(), HashMap::new());
+        for (row, (run, key, level)) in rows.iter().zip(&keyed) {
+            now = row.try_get("now")?;
+            heads.insert((run.lane.lane, *level), row.try_get::<_, Option<Millis>>("head")?);
+            tails.insert((run.lane.queue, *key, *level), row.try_get::<_, Option<Millis>>("last_of_key")?);
+        }
+        let known = find_submitted(session, runs.iter().map(|(run, _)| *run)).await?;
+        let mut seen: HashSet<&str> = known.keys().map(String::as_str).collect();
+        let places = runs
+            .iter()
+            .map(|(run, _)| {
+                // A run that is there already takes no place.
+                if run.idempotency.as_ref().is_some_and(|idempotency| !seen.insert(&idempotency.key)) {
+                    return None;
+                }
+                let (due_at, level) = (run.due.at(now), order::level(run.priority, false));
+                let head = heads.get(&(run.lane.lane, level)).copied().flatten();
+                let place = match run.key.as_deref() {
+                    None => order::place(due_at, now),
+                    Some(key) => {
+                        let tail = tails.entry((run.lane.queue, key, level)).or_insert(None);
+                        let place = order::fair_place(due_at, now, head, *tail);
+                        if due_at <= now {
+                            *tail = Some(tail.map_or(place, |tail| tail.max(place)));
+                        }
+                        place
+                    }
+                };
+                if due_at <= now {
+                    heads.insert((run.lane.lane, level), Some(head.map_or(place, |head| head.min(place))));
+                }
+                Some(place)
+            })
+            .collect();
+        Ok((Some(now), places))
+    }
+}
+
+/// A submission of several runs of which some may be refused: it has to be undone as a whole.
+fn can_be_refused_in_part(submission: &Submission) -> bool {
+    submission.runs.len() > 1 && submission.runs.iter().any(|run| run.idempotency.is_some())
+}
+
+/// Splits the batch into groups that go in together: each submission that may have to be undone is alone.
+fn groups(submissions: &[Submission]) -> impl Iterator<Item = &[Submission]> {
+    submissions.chunk_by(|left, right| !can_be_refused_in_part(left) && !can_be_refused_in_part(right))
+}
+
+struct Taken {
+    submitted: Submitted,
+    order_at: Millis,
+}
+
+async fn insert(
+    session: &Session<'_>,
+    runs: &[(&NewRun, u64)],
+    now: Option<Millis>,
+    places: &[Option<Millis>],
+) -> Outcome<Vec<Taken>> {
+    let each = || runs.iter().map(|(run, _)| *run);
+    let queues: Vec<i32> = each().map(|run| run.lane.queue).collect();
+    let lanes: Vec<i32> = each().map(|run| run.lane.lane).collect();
+    let priorities: Vec<i16> = each().map(|run| i16::from(run.priority)).collect();
+    let levels: Vec<i16> = each().map(|run| order::level(run.priority, false)).collect();
+    let due: Vec<(Option<Millis>, Option<Millis>)> = each()
+        .map(|run| match run.due {
+            Due::Now => (Some(0), None),
+            Due::After(ms) => (Some(ms.max(0)), None),
+            Due::At(at) => (None, Some(at)),
+        })
+        .collect();
+    let due_after: Vec<Option<Millis>> = due.iter().map(|(after, _)| *after).collect();
+    let due_at: Vec<Option<Millis>> = due.iter().map(|(_, at)| *at).collect();
+    let places = places.to_vec();
+    let keys: Vec<Option<&str>> = each().map(|run| run.key.as_deref()).collect();
+    let affinities: Vec<Option<&str>> = each().map(|run| run.affinity.as_deref()).collect();
+    let idempotency = || each().map(|run| run.idempotency.as_ref());
+    let idempotency_keys: Vec<Option<&str>> = idempotency().map(|one| one.map(|one| one.key.as_str())).collect();
+    let fingerprints: Vec<Option<&[u8]>> = idempotency().map(|one| one.map(|one| one.fingerprint.as_slice())).collect();
+    let options: Vec<Option<String>> =
+        each().map(|run| run.options.as_ref().map(to_json).transpose()).collect::<Outcome<_>>()?;
+    let retry_of: Vec<Option<Uuid>> = each().map(|run| run.retry_of.map(|run| run.0)).collect();
+    let inputs: Vec<&[u8]> = each().map(|run| run.input.as_ref()).collect();
+    let dice: Vec<i64> = runs.iter().map(|(_, dice)| (dice & 0xffff_ffff_ffff) as i64).collect();
+    let rows = session
+        .query(
+            sql::SUBMIT_RUNS,
+            params![
+                now,
+                queues,
+                lanes,
+                priorities,
+                levels,
+                due_after,
+                due_at,
+                places,
+                keys,
+                affinities,
+                idempotency_keys,
+                fingerprints,
+                options,
+                retry_of,
+                inputs,
+                dice
+            ],
+        )
+        .await?;
+    rows.iter()
+        .map(|row| {
+            Ok(Taken {
+                submitted: Submitted {
+                    run: run_id(row, "run_id")?,
+                    submitted_at: row.try_get("now")?,
+                    due_at: row.try_get("due_at")?,
+                    is_new: row.try_get("is_new")?,
+                },
+                order_at: row.try_get("order_at")?,
+            })
+        })
+        .collect()
+}
+
+struct Known {
+    fingerprint: Vec<u8>,
+    submitted: Submitted,
+}
+
+async fn find_submitted<'a>(
+    session: &Session<'_>,
+    runs: impl Iterator<Item = &'a NewRun>,
+) -> Outcome<HashMap<String, Known>> {
+    let keys: Vec<&str> = runs.filter_map(|run| run.idempotency.as_ref()).map(|one| one.key.as_str()).collect();
+    if keys.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let mut known = HashMap::new();
+    for row in session.query(sql::FIND_SUBMITTED, params![keys]).await? {
+        let submitted = Submitted {
+            run: RunId(row.try_get("run_id")?),
+            submitted_at: row.try_get("submitted_at")?,
+            due_at: row.try_get("due_at")?,
+            is_new: false,
+        };
+        let fingerprint = row.try_get::<_, Option<Vec<u8>>>("fingerprint")?.unwrap_or_default();
+        known.insert(row.try_get("idempotency_key")?, Known { fingerprint, submitted });
+    }
+    Ok(known)
+}
+
+/// Turns what was taken into answers; runs that lost to an earlier one with their idempotency key are looked up.
+async fn answer(session: &Session<'_>, group: &[Submission], taken: &[Taken]) -> Outcome<Vec<SubmitAnswer>> {
+    let runs = group.iter().flat_map(|one| &one.runs);
+    let lost = runs.zip(taken).filter(|(_, taken)| !taken.submitted.is_new).map(|(run, _)| run);
+    let known = find_submitted(session, lost).await?;
+    let mut taken = taken.iter();
+    group
+        .iter()
+        .map(|submission| {
+            let mut submitted = Vec::with_capacity(submission.runs.len());
+            let mut refused = None;
+            for (index, (run, taken)) in submission.runs.iter().zip(taken.by_ref()).enumerate() {
+                if taken.submitted.is_new {
+                    submitted.push(taken.submitted);
+                    continue;
+                }
+                let found = run.idempotency.as_ref().and_then(|one| Some((one, known.get(&one.key)?)));
+                // Retention may have deleted the winner since; then there is room for this one.
+                let Some((idempotency, found)) = found else {
+                    return Err(Trouble::Conflict("a run with the same idempotency key was deleted meanwhile".into()));
+                };
+                if found.fingerprint != idempotency.fingerprint {
+                    refused = refused.or(Some(SubmitRefused::KeyReused(index)));
+                }
+                submitted.push(found.submitted);
+            }
+            Ok(refused.map_or(Ok(submitted), Err))
+        })
+        .collect()
+}

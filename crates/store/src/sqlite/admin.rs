@@ -1,0 +1,153 @@
+//! Queues, keys, the audit log, and what is deleted in the end.
+
+use baton_core::token::Hash;
+use baton_core::{Millis, RunId};
+use rusqlite::params;
+
+use super::connection::Sql;
+use super::{rows, statements};
+use crate::{
+    AuditEntry, AuditRecord, Depth, Key, Lane, LaneName, NewKey, Page, Queue, QueueChange, QueueId, Retained,
+    StoreResult,
+};
+
+pub(super) fn secret(sql: &Sql<'_>, fresh: [u8; 32]) -> StoreResult<[u8; 32]> {
+    sql.execute(statements::INSERT_SECRET, params![fresh])?;
+    sql.one(statements::READ_SECRET, [], |row| row.get(0))
+}
+
+pub(super) fn lanes(sql: &Sql<'_>, names: &[LaneName]) -> StoreResult<Vec<Lane>> {
+    names.iter().map(|name| lane(sql, name)).collect()
+}
+
+fn lane(sql: &Sql<'_>, name: &LaneName) -> StoreResult<Lane> {
+    let parameters = params![name.namespace, name.queue, name.kind];
+    let find = || sql.row(statements::READ_LANE, parameters, |row| Ok(Lane { lane: row.get(0)?, queue: row.get(1)? }));
+    if let Some(lane) = find()? {
+        return Ok(lane);
+    }
+    sql.execute(statements::INSERT_QUEUE, params![name.namespace, name.queue])?;
+    sql.execute(statements::INSERT_LANE, parameters)?;
+    find()?.ok_or_else(|| rusqlite::Error::QueryReturnedNoRows.into())
+}
+
+pub(super) fn all_lanes(sql: &Sql<'_>) -> StoreResult<Vec<(LaneName, Lane)>> {
+    sql.rows(statements::LIST_LANES, [], |row| {
+        let name = LaneName { namespace: row.get(0)?, queue: row.get(1)?, kind: row.get(2)? };
+        Ok((name, Lane { lane: row.get(3)?, queue: row.get(4)? }))
+    })
+}
+
+pub(super) fn queues(sql: &Sql<'_>, namespace: Option<&str>) -> StoreResult<Vec<Queue>> {
+    sql.rows(statements::LIST_QUEUES, params![namespace], rows::queue)
+}
+
+pub(super) fn set_queue(sql: &Sql<'_>, namespace: &str, name: &str, change: QueueChange) -> StoreResult<Queue> {
+    sql.execute(statements::INSERT_QUEUE, params![namespace, name])?;
+    let mut queue = sql.one(statements::READ_QUEUE, params![namespace, name], rows::queue)?;
+    queue.paused_until = change.paused_until.unwrap_or(queue.paused_until);
+    queue.backlog_max = change.backlog_max.unwrap_or(queue.backlog_max);
+    queue.rate_per_second = change.rate_per_second.unwrap_or(queue.rate_per_second);
+    queue.key_limit = change.key_limit.unwrap_or(queue.key_limit);
+    let backlog_max = queue.backlog_max.map(rows::limit);
+    sql.execute(
+        statements::UPDATE_QUEUE,
+        params![queue.id, queue.paused_until, backlog_max, queue.rate_per_second, queue.key_limit],
+    )?;
+    if let Some(Some(per_second)) = change.rate_per_second {
+        // A rate that somebody sets begins with a full bucket.
+        sql.execute(statements::UPDATE_RATE, params![queue.id, per_second.max(1.0), sql.now])?;
+    }
+    Ok(queue)
+}
+
+pub(super) fn depths(sql: &Sql<'_>, queues: &[QueueId], cap: u64) -> StoreResult<Vec<Depth>> {
+    queues.iter().map(|queue| depth(sql, *queue, cap)).collect()
+}
+
+fn depth(sql: &Sql<'_>, queue: QueueId, cap: u64) -> StoreResult<Depth> {
+    let oldest_due = sql.one(statements::READ_OLDEST_DUE, params![queue, sql.now], rows::maybe_moment)?;
+    sql.one(statements::READ_DEPTH, params![queue, rows::limit(cap), sql.now], |row| {
+        let (ready, due, blocked) = (rows::number(row, 0)?, rows::number(row, 1)?, rows::number(row, 2)?);
+        Ok(Depth {
+            queue,
+            ready: cap.min(ready + due + blocked),
+            scheduled: rows::number(row, 3)?,
+            sleeping: rows::number(row, 4)?,
+            held: rows::number(row, 5)?,
+            oldest_ms: oldest_due.map(|due_at: Millis| (sql.now - due_at).max(0)),
+        })
+    })
+}
+
+pub(super) fn add_key(sql: &Sql<'_>, key: &NewKey) -> StoreResult<bool> {
+    let scopes = rows::to_json(&key.scopes)?;
+    let parameters = params![key.id, key.hash, key.name, scopes, key.namespace, sql.now];
+    Ok(sql.execute(statements::INSERT_KEY, parameters)? > 0)
+}
+
+pub(super) fn key(sql: &Sql<'_>, hash: &Hash) -> StoreResult<Option<Key>> {
+    sql.row(statements::READ_KEY, params![hash], rows::key)
+}
+
+pub(super) fn keys(sql: &Sql<'_>) -> StoreResult<Vec<Key>> {
+    sql.rows(statements::LIST_KEYS, [], rows::key)
+}
+
+pub(super) fn revoke_key(sql: &Sql<'_>, id: &str) -> StoreResult<bool> {
+    Ok(sql.execute(statements::REVOKE_KEY, params![id, sql.now])? > 0)
+}
+
+pub(super) fn audit(sql: &Sql<'_>, entries: &[AuditEntry]) -> StoreResult<()> {
+    for entry in entries {
+        sql.execute(
+            statements::INSERT_AUDIT,
+            params![sql.now, entry.actor, entry.action, entry.subject, entry.detail, entry.namespace],
+        )?;
+    }
+    Ok(())
+}
+
+pub(super) fn audit_log(sql: &Sql<'_>, page: Page<i64>) -> StoreResult<Vec<AuditRecord>> {
+    let parameters = params![page.after.unwrap_or(i64::MAX), page.limit as i64];
+    sql.rows(statements::LIST_AUDIT, parameters, |row| {
+        let entry = AuditEntry {
+            actor: row.get(2)?,
+            action: row.get(3)?,
+            subject: row.get(4)?,
+            detail: row.get(5)?,
+            namespace: row.get(6)?,
+        };
+        Ok(AuditRecord { id: row.get(0)?, at: row.get(1)?, entry })
+    })
+}
+
+/// How long things are kept, and how much may be deleted at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Retention {
+    pub runs_ms: Millis,
+    pub workers_ms: Millis,
+    pub audit_ms: Millis,
+    pub limit: usize,
+}
+
+pub(super) fn retain(sql: &Sql<'_>, retention: Retention) -> StoreResult<Retained> {
+    let limit = retention.limit as i64;
+    let ended_before = sql.now.saturating_sub(retention.runs_ms);
+    let newest = RunId::floor(ended_before);
+    let parameters = params![newest.0.as_bytes(), ended_before, limit];
+    let runs = sql.rows(statements::LIST_RUNS_TO_DELETE, parameters, |row| rows::run_id(row, 0))?;
+    for run in &runs {
+        for text in [statements::DELETE_RUN, statements::DELETE_ENDED, statements::DELETE_ATTEMPTS] {
+            sql.execute(text, params![run.0.as_bytes()])?;
+        }
+    }
+    let offline_before = sql.now.saturating_sub(retention.workers_ms);
+    let workers =
+        sql.rows(statements::DELETE_WORKER_LIVE, params![offline_before, limit], |row| rows::worker_id(row, 0))?;
+    for worker in &workers {
+        sql.execute(statements::DELETE_WORKER, params![worker.0.as_bytes()])?;
+    }
+    let audit = sql.execute(statements::DELETE_AUDIT, params![sql.now.saturating_sub(retention.audit_ms), limit])?;
+    Ok(Retained { runs: runs.len() as u64, workers: workers.len() as u64, audit: audit as u64 })
+}

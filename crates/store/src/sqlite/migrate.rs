@@ -1,0 +1,41 @@
+//! The schema, brought up to date when a store is opened.
+
+use super::connection::Sql;
+use super::statements;
+use crate::{StoreError, StoreResult};
+use rusqlite::params;
+
+/// A step of the schema. Never change one that was released: add another.
+struct Migration {
+    version: i64,
+    name: &'static str,
+    text: &'static str,
+}
+
+const MIGRATIONS: &[Migration] =
+    &[Migration { version: 1, name: "kernel", text: include_str!("../../migrations/sqlite/0001_kernel.sql") }];
+
+/// Applies what is missing, all in one transaction.
+pub(super) fn migrate(sql: &Sql<'_>) -> StoreResult<()> {
+    sql.control("begin immediate")?;
+    let migrated = apply(sql);
+    sql.control(if migrated.is_ok() { "commit" } else { "rollback" })?;
+    migrated
+}
+
+fn apply(sql: &Sql<'_>) -> StoreResult<()> {
+    sql.execute(statements::CREATE_SCHEMA_MIGRATIONS, [])?;
+    let found: i64 = sql.one(statements::READ_SCHEMA_VERSION, [], |row| row.get(0))?;
+    let known = MIGRATIONS.last().map_or(0, |newest| newest.version);
+    if found > known {
+        return Err(StoreError::Internal(format!(
+            "the database was written by a newer version of Baton (schema {found}, this program knows {known}); \
+             start that version, or restore a backup from before the upgrade"
+        )));
+    }
+    for migration in MIGRATIONS.iter().filter(|migration| migration.version > found) {
+        sql.connection.execute_batch(migration.text)?;
+        sql.execute(statements::INSERT_SCHEMA_MIGRATION, params![migration.version, migration.name, sql.now])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! Workers: who they are, their signs of life, their status.
+
+use baton_core::{State, WorkerId};
+use rusqlite::{Row, params};
+
+use super::connection::Sql;
+use super::end::Batch;
+use super::{rows, statements};
+use crate::decide::Act;
+use crate::{
+    Beat, BeatAnswer, LeaseRef, NewWorker, Page, Registered, StoreResult, Worker, WorkerChange, WorkerFilter,
+    WorkerStatus,
+};
+
+pub(super) fn register(sql: &Sql<'_>, worker: &NewWorker) -> StoreResult<Registered> {
+    let id = worker.id.0.as_bytes();
+    let known = sql.row(statements::READ_REGISTERED, params![worker.instance, id], |row| {
+        Ok(Registered { id: rows::worker_id(row, 0)?, is_new: false, at: row.get(1)? })
+    })?;
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    let info = rows::to_json(&worker.info)?;
+    sql.execute(
+        statements::INSERT_WORKER,
+        params![id, worker.instance, worker.namespace, worker.name, info, sql.now, worker.key_id],
+    )?;
+    let lease_until = sql.now.saturating_add(worker.ttl_ms);
+    sql.execute(
+        statements::INSERT_WORKER_LIVE,
+        params![id, worker.max_concurrent, worker.ttl_ms, sql.now, lease_until],
+    )?;
+    Ok(Registered { id: worker.id, is_new: true, at: sql.now })
+}
+
+pub(super) fn renew(sql: &Sql<'_>, beats: &[Beat]) -> StoreResult<Vec<BeatAnswer>> {
+    beats.iter().map(|beat| renew_one(sql, beat)).collect()
+}
+
+fn renew_one(sql: &Sql<'_>, beat: &Beat) -> StoreResult<BeatAnswer> {
+    let worker = beat.worker.0.as_bytes();
+    let health = beat.health.as_ref().map(rows::to_json).transpose()?;
+    let parameters = params![worker, sql.now, health.is_some(), health, beat.unfit];
+    let renewed = sql.row(statements::RENEW_WORKER, parameters, |row| {
+        Ok((rows::status(row, 0)?, row.get(1)?, row.get::<_, u32>(2)?))
+    })?;
+    let Some((status, lease_until, active)) = renewed else {
+        let known = status_of(sql, beat.worker)?.is_some();
+        return Ok(if known { BeatAnswer::Offline } else { BeatAnswer::Unknown });
+    };
+    let mut lost = Vec::new();
+    for lease in &beat.leases {
+        if !keep(sql, beat.worker, *lease)? {
+            lost.push(*lease);
+        }
+    }
+    // Most beats come from workers that hold nothing: for them this was the only statement.
+    let cancelling = match active {
+        0 => Vec::new(),
+        _ => sql.rows(statements::LIST_CANCELLING, params![worker], lease)?,
+    };
+    Ok(BeatAnswer::Alive { status, lease_until, lost, cancelling })
+}
+
+/// Whether the worker holds this lease. One that it names is one that it works on, so the run is started.
+fn keep(sql: &Sql<'_>, worker: WorkerId, lease: LeaseRef) -> StoreResult<bool> {
+    let parameters = params![lease.run.0.as_bytes(), lease.epoch.0, worker.0.as_bytes()];
+    let state = sql.row(statements::READ_HELD_STATE, parameters, |row| rows::state(row, 0))?;
+    if state == Some(State::Assigned) {
+        super::end::start(sql, &[lease])?;
+    }
+    Ok(state.is_some())
+}
+
+pub(super) fn set_worker(
+    sql: &Sql<'_>,
+    worker: WorkerId,
+    status: WorkerStatus,
+    why: &str,
+) -> StoreResult<Option<WorkerChange>> {
+    let id = worker.0.as_bytes();
+    let Some(found) = status_of(sql, worker)? else { return Ok(None) };
+    if found == WorkerStatus::Offline {
+        return Ok(Some(WorkerChange::default()));
+    }
+    let reason = (!why.is_empty()).then_some(why);
+    let offline_at = (status == WorkerStatus::Offline).then_some(sql.now);
+    sql.execute(statements::UPDATE_WORKER_STATUS, params![id, status.code(), reason, offline_at])?;
+    match status {
+        WorkerStatus::Online | WorkerStatus::Draining => Ok(Some(WorkerChange::default())),
+        WorkerStatus::Offline => give_all_back(sql, worker, why).map(Some),
+    }
+}
+
+fn give_all_back(sql: &Sql<'_>, worker: WorkerId, why: &str) -> StoreResult<WorkerChange> {
+    let mut batch = Batch::new(sql, 0.0);
+    let mut given_back = 0;
+    for lease in sql.rows(statements::LIST_HELD, params![worker.0.as_bytes()], lease)? {
+        let Some(row) = rows::live(sql, lease.run)? else { continue };
+        if batch.carry_out(&row, &Act::GiveBack(why), lease)?.is_ok() {
+            given_back += 1;
+        }
+    }
+    Ok(WorkerChange { given_back, woken: batch.finish()? })
+}
+
+fn lease(row: &Row<'_>) -> rusqlite::Result<LeaseRef> {
+    Ok(LeaseRef { run: rows::run_id(row, 0)?, epoch: rows::epoch(row, 1)? })
+}
+
+fn status_of(sql: &Sql<'_>, worker: WorkerId) -> StoreResult<Option<WorkerStatus>> {
+    sql.row(statements::READ_WORKER_STATUS, params![worker.0.as_bytes()], |row| rows::status(row, 0))
+}
+
+pub(super) fn worker_statuses(sql: &Sql<'_>, workers: &[WorkerId]) -> StoreResult<Vec<Option<WorkerStatus>>> {
+    workers.iter().map(|worker| status_of(sql, *worker)).collect()
+}
+
+pub(super) fn worker(sql: &Sql<'_>, worker: WorkerId) -> StoreResult<Option<Worker>> {
+    sql.row(statements::READ_WORKER, params![worker.0.as_bytes()], rows::worker)
+}
+
+pub(super) fn workers(sql: &Sql<'_>, filter: &WorkerFilter, page: Page<WorkerId>) -> StoreResult<Vec<Worker>> {
+    let after = page.after.map(|worker| *worker.0.as_bytes());
+    let status = filter.status.map(WorkerStatus::code);
+    let parameters = params![filter.namespace, status, filter.queue, after, page.limit as i64];
+    sql.rows(statements::LIST_WORKERS, parameters, rows::worker)
+}
+
+pub(super) fn count_workers(sql: &Sql<'_>, filter: &WorkerFilter) -> StoreResult<u64> {
+    let status = filter.status.map(WorkerStatus::code);
+    sql.one(statements::COUNT_WORKERS, params![filter.namespace, status, filter.queue], rows::count)
+}

@@ -1,0 +1,93 @@
+//! API keys and the audit log.
+
+use baton_store::{AuditEntry, Key, NewKey, Page, Scope};
+
+use crate::rig::{Rig, START, contract, hash_of};
+
+contract!(
+    a_key_is_found_by_its_hash,
+    the_same_key_is_added_once,
+    a_revoked_key_stays_revoked,
+    the_audit_log_is_read_newest_first_in_pages,
+);
+
+fn new_key(id: &str) -> NewKey {
+    NewKey {
+        id: id.into(),
+        hash: hash_of(id),
+        name: format!("{id}'s key"),
+        scopes: vec![Scope::Submit, Scope::Read],
+        namespace: Some("default".into()),
+    }
+}
+
+async fn a_key_is_found_by_its_hash(rig: Rig) {
+    assert!(rig.store.add_key(new_key("one")).await.unwrap());
+    rig.clock.advance(5);
+    let admin = NewKey { scopes: vec![Scope::Admin], namespace: None, ..new_key("two") };
+    assert!(rig.store.add_key(admin).await.unwrap());
+    let found = rig.store.key(&hash_of("one")).await.unwrap().unwrap();
+    let expected = Key {
+        id: "one".into(),
+        name: "one's key".into(),
+        scopes: vec![Scope::Submit, Scope::Read],
+        namespace: Some("default".into()),
+        created_at: START,
+        revoked_at: None,
+    };
+    assert_eq!(found, expected);
+    assert_eq!(rig.store.key(&hash_of("three")).await.unwrap(), None);
+    let all = rig.store.keys().await.unwrap();
+    assert_eq!(all.len(), 2);
+    assert_eq!(all[0], expected);
+    assert_eq!((&*all[1].id, &all[1].scopes[..], &all[1].namespace), ("two", &[Scope::Admin][..], &None));
+}
+
+async fn the_same_key_is_added_once(rig: Rig) {
+    assert!(rig.store.add_key(new_key("one")).await.unwrap());
+    assert!(!rig.store.add_key(new_key("one")).await.unwrap());
+    // The same credential under another name is the same key, and keeps what it was given first.
+    let renamed = NewKey { id: "other".into(), scopes: vec![Scope::Admin], ..new_key("one") };
+    assert!(!rig.store.add_key(renamed).await.unwrap());
+    let keys = rig.store.keys().await.unwrap();
+    assert_eq!((keys.len(), &*keys[0].id, keys[0].scopes.len()), (1, "one", 2));
+}
+
+async fn a_revoked_key_stays_revoked(rig: Rig) {
+    rig.store.add_key(new_key("one")).await.unwrap();
+    assert!(!rig.store.revoke_key("two").await.unwrap());
+    rig.clock.advance(10);
+    assert!(rig.store.revoke_key("one").await.unwrap());
+    rig.clock.advance(10);
+    assert!(rig.store.revoke_key("one").await.unwrap());
+    // Adding it again does not bring it back.
+    assert!(!rig.store.add_key(new_key("one")).await.unwrap());
+    let found = rig.store.key(&hash_of("one")).await.unwrap().unwrap();
+    assert_eq!(found.revoked_at, Some(START + 10));
+    assert_eq!(rig.store.keys().await.unwrap(), [found]);
+}
+
+async fn the_audit_log_is_read_newest_first_in_pages(rig: Rig) {
+    let line = |number: usize| AuditEntry {
+        actor: "key".into(),
+        action: "cancel".into(),
+        subject: format!("run {number}"),
+        detail: "it's \"odd\"".into(),
+        namespace: (number % 2 == 0).then(|| "default".into()),
+    };
+    rig.store.audit(vec![]).await.unwrap();
+    rig.store.audit((0..3).map(line).collect()).await.unwrap();
+    rig.clock.advance(5);
+    rig.store.audit((3..7).map(line).collect()).await.unwrap();
+    let (mut got, mut after) = (Vec::new(), None);
+    loop {
+        let page = rig.store.audit_log(Page { after, limit: 3 }).await.unwrap();
+        let Some(last) = page.last() else { break };
+        after = Some(last.id);
+        got.extend(page);
+    }
+    assert!(got.is_sorted_by(|left, right| left.id > right.id));
+    let entries: Vec<_> = got.iter().map(|record| (record.at, record.entry.clone())).collect();
+    let expected: Vec<_> = (0..7).rev().map(|number| (START + if number < 3 { 0 } else { 5 }, line(number))).collect();
+    assert_eq!(entries, expected);
+}

@@ -1,0 +1,244 @@
+//! A PostgreSQL server of our own in a temporary directory, gone when the test process is.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
+use tokio_postgres::NoTls;
+
+use crate::databases::{self, Database};
+use crate::process::signal;
+use crate::watchdog::Watchdog;
+
+/// The oldest PostgreSQL that Baton works with.
+const VERSION_MIN: u32 = 14;
+/// How long a start may take before the test gives up, crash recovery included.
+const START_PATIENCE: Duration = Duration::from_secs(60);
+const MISSING: &str = "PostgreSQL 14 or newer is needed for this test, and no initdb was found in PATH, in \
+     /usr/lib/postgresql/*/bin or by pg_config. Install it with `apt-get install postgresql` (Debian, Ubuntu), \
+     `dnf install postgresql-server` (Fedora) or `brew install postgresql@17` (macOS); scripts/test does it by itself \
+     where it may. No server has to run: the tests start their own.";
+
+/// A throw-away server. Dropping it ends the server and removes its directory.
+#[derive(Debug)]
+pub struct Postgres {
+    programs: PathBuf,
+    home: TempDir,
+    port: u16,
+    durable: bool,
+    running: Mutex<Option<Running>>,
+}
+
+#[derive(Debug)]
+struct Running {
+    server: Child,
+    _watchdog: Watchdog,
+}
+
+impl Postgres {
+    /// Starts a server that does not wait for the disk: fast, and fine as long as the machine stays up.
+    pub async fn start() -> Postgres {
+        Postgres::launch(false).await
+    }
+
+    /// Starts a server that keeps what it acknowledged, as in production.
+    pub async fn durable() -> Postgres {
+        Postgres::launch(true).await
+    }
+
+    /// URL of the server's own database, for a superuser.
+    pub fn url(&self) -> String {
+        format!("postgres://baton@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> std::net::SocketAddr {
+        ([127, 0, 0, 1], self.port).into()
+    }
+
+    /// A fresh, empty database.
+    pub async fn new_database(&self) -> Database {
+        databases::create(&self.url()).await
+    }
+
+    /// Ends the server as `kill -9` does. Its data stays.
+    pub fn kill9(&self) {
+        if let Some(mut running) = self.running().take() {
+            // An error means that it is gone already.
+            let _ = running.server.kill();
+            let _ = running.server.wait();
+        }
+    }
+
+    /// Starts the server again on the same data and port, and waits until it has recovered.
+    pub async fn start_again(&self) {
+        self.kill9();
+        let until = Instant::now() + START_PATIENCE;
+        // The killed server's children may hold its shared memory for a moment longer, and the new one refuses to
+        // start as long as they do.
+        while let Err(log) = self.try_start(until).await {
+            assert!(Instant::now() < until, "PostgreSQL did not start again:\n{log}");
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    async fn launch(durable: bool) -> Postgres {
+        let programs = find_programs().unwrap_or_else(|| panic!("{MISSING}"));
+        let home = tempfile::Builder::new().prefix("baton-postgres-").tempdir().expect("no temporary directory");
+        let mut postgres = Postgres { programs, home, port: crate::free_port(), durable, running: Mutex::new(None) };
+        postgres.init();
+        let until = Instant::now() + START_PATIENCE;
+        // Somebody else may have taken the port between our look and the start.
+        for _ in 0..5 {
+            match postgres.try_start(until).await {
+                Ok(()) => return postgres,
+                Err(log) if log.contains("Address already in use") => postgres.port = crate::free_port(),
+                Err(log) => panic!("PostgreSQL did not start:\n{log}"),
+            }
+        }
+        panic!("no port for PostgreSQL on 127.0.0.1")
+    }
+
+    fn init(&self) {
+        std::fs::set_permissions(self.home.path(), PermissionsExt::from_mode(0o700)).expect("our own directory");
+        if let Some((user, group)) = unprivileged() {
+            chown(self.home.path(), Some(user), Some(group)).expect("root may give a directory away");
+        }
+        let answer = self
+            .command("initdb")
+            .args(["--username=baton", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "-D"])
+            .arg(self.data())
+            .output()
+            .expect("initdb cannot be started");
+        assert!(answer.status.success(), "initdb failed: {}", String::from_utf8_lossy(&answer.stderr));
+    }
+
+    async fn try_start(&self, until: Instant) -> Result<(), String> {
+        let log = self.home.path().join("log");
+        let file = File::create(&log).expect("our own directory");
+        let mut command = self.command("postgres");
+        command.arg("-D").arg(self.data()).arg("-k").arg(self.home.path()).args(["-h", "127.0.0.1"]);
+        command.args(["-p", &self.port.to_string(), "-N", "300", "-B", "64MB", "-c", "max_wal_size=4GB"]);
+        if !self.durable {
+            command.args(["-c", "fsync=off", "-c", "full_page_writes=off", "-c", "synchronous_commit=off"]);
+        }
+        command.stdin(Stdio::null()).stdout(file.try_clone().expect("a file can be shared")).stderr(file);
+        let mut server = command.spawn().expect("postgres cannot be started");
+        let watchdog = Watchdog::over(server.id(), "QUIT", Some(self.home.path()));
+        loop {
+            if server.try_wait().expect("a child can be asked").is_some() {
+                return Err(std::fs::read_to_string(&log).unwrap_or_default());
+            }
+            match tokio_postgres::connect(&self.url(), NoTls).await {
+                Ok(_) => break,
+                Err(error) => assert!(Instant::now() < until, "PostgreSQL takes no connections: {error}"),
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        *self.running() = Some(Running { server, _watchdog: watchdog });
+        Ok(())
+    }
+
+    /// A program of PostgreSQL, which refuses to run as root: then it runs as somebody else.
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.programs.join(program));
+        command.current_dir(self.home.path()).env("TZ", "UTC").env("LC_ALL", "C");
+        // An interrupt in the terminal is for the tests; the server ends with them.
+        command.process_group(0);
+        if let Some((user, group)) = unprivileged() {
+            command.uid(user).gid(group);
+        }
+        command
+    }
+
+    fn data(&self) -> PathBuf {
+        self.home.path().join("data")
+    }
+
+    fn running(&self) -> std::sync::MutexGuard<'_, Option<Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        if let Some(mut running) = self.running().take() {
+            // An immediate shutdown: no time lost on a clean one, but the shared memory is given back.
+            signal(running.server.id(), libc::SIGQUIT);
+            let _ = running.server.wait();
+        }
+    }
+}
+
+/// The newest installed PostgreSQL that is new enough.
+fn find_programs() -> Option<PathBuf> {
+    let mut places: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
+    for (parent, inner) in [("/usr/lib/postgresql", "bin"), ("/opt/homebrew/opt", "bin"), ("/usr/local/opt", "bin")] {
+        let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
+        places.extend(entries.map(|entry| entry.path().join(inner)));
+    }
+    places.extend(output("pg_config", &["--bindir"]).map(PathBuf::from));
+    let versions = places.into_iter().filter_map(|place| Some((version(&place)?, place)));
+    versions.filter(|(version, _)| *version >= VERSION_MIN).max().map(|(_, place)| place)
+}
+
+/// The major version of the PostgreSQL in this directory, if there is a whole server.
+fn version(place: &Path) -> Option<u32> {
+    if !place.join("initdb").is_file() {
+        return None;
+    }
+    // "postgres (PostgreSQL) 15.13 (Debian 15.13-0+deb12u1)"
+    let answer = output(place.join("postgres"), &["--version"])?;
+    let number = answer.split("(PostgreSQL) ").nth(1)?;
+    number.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+/// User and group to run PostgreSQL as when we are root.
+fn unprivileged() -> Option<(u32, u32)> {
+    let id = |option: &str, user: &str| output("id", &[option, user])?.parse::<u32>().ok();
+    if output("id", &["-u"])? != "0" {
+        return None;
+    }
+    ["postgres", "nobody"].into_iter().find_map(|user| Some((id("-u", user)?, id("-g", user)?)))
+}
+
+fn output(program: impl Into<OsString>, arguments: &[&str]) -> Option<String> {
+    let answer = Command::new(program.into()).args(arguments).stderr(Stdio::null()).output().ok()?;
+    answer.status.success().then(|| String::from_utf8_lossy(&answer.stdout).trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_durable_server_keeps_what_it_acknowledged_over_kill_9() {
+        let postgres = Postgres::durable().await;
+        let database = postgres.new_database().await;
+        let run = |sql: &'static str| {
+            let url = database.url().to_owned();
+            async move {
+                let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+                let connection = tokio::spawn(connection);
+                let rows = client.query(sql, &[]).await.unwrap();
+                drop(client);
+                connection.await.unwrap().unwrap();
+                rows
+            }
+        };
+        run("create table kept (number int)").await;
+        run("insert into kept values (7)").await;
+        postgres.kill9();
+        assert!(tokio_postgres::connect(database.url(), NoTls).await.is_err());
+        postgres.start_again().await;
+        let rows = run("select number from kept").await;
+        assert_eq!(rows.iter().map(|row| row.get::<_, i32>(0)).collect::<Vec<_>>(), [7]);
+    }
+}
