@@ -10,9 +10,11 @@ use crate::Error;
 /// Calls waiting for their batch.
 const WAITING_MAX: usize = 16_384;
 
+type Answer<R> = oneshot::Sender<Result<Vec<R>, Error>>;
+
 struct Call<T, R> {
     items: Vec<T>,
-    answer: oneshot::Sender<Result<Vec<R>, Error>>,
+    answer: Answer<R>,
 }
 
 /// A verb whose concurrent calls are merged. Each call brings some items and gets one answer for each.
@@ -74,7 +76,7 @@ impl<T: Send + 'static, R: Send + 'static> Coalescer<T, R> {
     }
 }
 
-fn answer<R>(result: Result<Vec<R>, Error>, shares: Vec<(usize, oneshot::Sender<Result<Vec<R>, Error>>)>) {
+fn answer<R>(result: Result<Vec<R>, Error>, shares: Vec<(usize, Answer<R>)>) {
     match result {
         Ok(results) => {
             let mut results = results.into_iter();

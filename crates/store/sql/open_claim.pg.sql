@@ -2,11 +2,15 @@
 with clock as materialized (select coalesce($1::bigint, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now),
 queue as materialized (select * from queues where queue_id = $2::integer),
 due as materialized (
-    select live.run_id from live, clock, queue
-    where live.lane_id = any($3::integer[]) and live.place = 1 and live.due_at <= clock.now
-      and coalesce(queue.paused_until, 0) <= clock.now
-    order by live.due_at, live.run_id limit $4::bigint
-    for update of live skip locked
+    select soonest.run_id
+    from clock join queue on coalesce(queue.paused_until, 0) <= clock.now
+    cross join unnest($3::integer[]) as wanted(lane_id)
+    cross join lateral (
+        select live.run_id from live
+        where live.lane_id = wanted.lane_id and live.place = 1 and live.due_at <= clock.now
+        order by live.due_at limit $4::bigint
+        for update skip locked
+    ) soonest
 ),
 promoted as (
     update live set place = 0, order_at = live.due_at from due

@@ -26,7 +26,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::metrics::RequestLabels;
-use crate::{App, Error};
+use crate::{App, Error, grpc};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -97,7 +97,7 @@ pub fn router(app: App) -> Router {
             "/openapi.json",
             axum::routing::get(move || async move { bytes_of_json(StatusCode::OK, document.clone()) }),
         )
-        .fallback(|| async { Error::NotFound { what: "route", id: "with this path; see /openapi.json".into() } })
+        .fallback(no_route)
         .method_not_allowed_fallback(|| async {
             let problem = Problem {
                 error: "this path does not take that method; see /openapi.json".into(),
@@ -107,6 +107,13 @@ pub fn router(app: App) -> Router {
         })
         .layer(middleware::from_fn_with_state(app.clone(), count))
         .with_state(app)
+}
+
+async fn no_route(headers: http::HeaderMap) -> Response {
+    match grpc::is_call(&headers) {
+        true => grpc::unimplemented(),
+        false => Error::NotFound { what: "route", id: "with this path; see /openapi.json".into() }.into_response(),
+    }
 }
 
 /// Counts requests, and times those that do not wait for work.

@@ -76,26 +76,18 @@ fn wanted<'a>(known: &'a KnownWorker, claim: &'a Claim) -> Result<(&'a str, &'a 
     Ok((queue, if claim.types.is_empty() { &known.types } else { &claim.types }))
 }
 
-/// Refuses a worker that is not online. One that was heard of lately needs no query.
+/// Refuses a worker that is not online. One that was heard of lately needs no query; for the others, asking for work is
+/// the sign of life. (Waiting for it is not: the connection of a process that hangs stays open.)
 pub(crate) async fn check_status(app: &App, known: &KnownWorker) -> Result<(), Error> {
-    let recent = Duration::from_millis(2 * app.settings.heartbeat_interval_ms);
+    let recent = Duration::from_millis(app.settings.heartbeat_interval_ms * 3 / 2);
     let status = match known.status_within(recent) {
-        Some(status) => Some(status),
-        None => app.store.worker_statuses(&[known.id]).await?.pop().flatten(),
+        Some(status) => status,
+        None => super::renew::sign_of_life(app, known).await?,
     };
     match status {
-        Some(WorkerStatus::Online) => {
-            if known.status_within(recent).is_none() {
-                known.confirm(WorkerStatus::Online);
-            }
-            Ok(())
-        }
-        Some(WorkerStatus::Draining) => Err(Error::WorkerDraining),
-        Some(WorkerStatus::Offline) => Err(Error::WorkerOffline),
-        None => {
-            app.workers.forget(known.id);
-            Err(Error::no_worker(known.id))
-        }
+        WorkerStatus::Online => Ok(()),
+        WorkerStatus::Draining => Err(Error::WorkerDraining),
+        WorkerStatus::Offline => Err(Error::WorkerOffline),
     }
 }
 

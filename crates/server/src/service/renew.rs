@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton_core::WorkerId;
+use baton_core::{Millis, WorkerId};
 use baton_proto::{HealthReport, Heartbeat, HeartbeatAnswer, Time};
-use baton_store::{Beat, BeatAnswer, Health, Scope, Store, WorkerStatus};
+use baton_store::{Beat, BeatAnswer, Health, LeaseRef, Scope, Store, WorkerStatus};
 
 use super::{open_lease, run_id};
 use crate::auth::Caller;
 use crate::coalesce::Coalescer;
 use crate::metrics::Metrics;
+use crate::workers::KnownWorker;
 use crate::{App, Error, Settings};
 
 pub(crate) fn coalescer(
@@ -40,26 +41,43 @@ pub async fn one(app: &App, caller: &Caller, worker: WorkerId, beat: Heartbeat) 
     }
     let health = beat.health.map(health);
     let unfit = health.as_ref().and_then(|health| unfit(health, &app.settings));
-    let answer = app.renewals.call_one(Beat { worker, health, unfit: unfit.clone(), leases }).await?;
-    match answer {
+    let alive = renew(app, &known, Beat { worker, health, unfit: unfit.clone(), leases }).await?;
+    Ok(HeartbeatAnswer {
+        status: super::workers::status_name(alive.status).into(),
+        should_drain: alive.status == WorkerStatus::Draining,
+        lease_until: Time(alive.lease_until),
+        lost: alive.lost.iter().map(|lease| lease.run.to_string()).collect(),
+        cancelling: alive.cancelling.iter().map(|lease| lease.run.to_string()).collect(),
+        unfit,
+    })
+}
+
+/// Renews a worker's leases because it did something else than a heartbeat.
+pub(crate) async fn sign_of_life(app: &App, known: &KnownWorker) -> Result<WorkerStatus, Error> {
+    let beat = Beat { worker: known.id, health: None, unfit: None, leases: vec![] };
+    Ok(renew(app, known, beat).await?.status)
+}
+
+struct Alive {
+    status: WorkerStatus,
+    lease_until: Millis,
+    lost: Vec<LeaseRef>,
+    cancelling: Vec<LeaseRef>,
+}
+
+async fn renew(app: &App, known: &KnownWorker, beat: Beat) -> Result<Alive, Error> {
+    match app.renewals.call_one(beat).await? {
         BeatAnswer::Alive { status, lease_until, lost, cancelling } => {
             known.confirm(status);
-            Ok(HeartbeatAnswer {
-                status: super::workers::status_name(status).into(),
-                should_drain: status == WorkerStatus::Draining,
-                lease_until: Time(lease_until),
-                lost: lost.iter().map(|lease| lease.run.to_string()).collect(),
-                cancelling: cancelling.iter().map(|lease| lease.run.to_string()).collect(),
-                unfit,
-            })
+            Ok(Alive { status, lease_until, lost, cancelling })
         }
         BeatAnswer::Offline => {
-            app.workers.forget(worker);
+            app.workers.forget(known.id);
             Err(Error::WorkerOffline)
         }
         BeatAnswer::Unknown => {
-            app.workers.forget(worker);
-            Err(Error::no_worker(worker))
+            app.workers.forget(known.id);
+            Err(Error::no_worker(known.id))
         }
     }
 }

@@ -4,7 +4,7 @@
 //! rate, a key limit or a worker that cannot take its share asks for comes on top. Locks are taken in one order
 //! everywhere: rows of live, then a queue's key lock or row, then rows of workers by their identifiers.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use baton_core::matching::{self, Candidate, Fate};
 use baton_core::order::LEVELS;
@@ -15,13 +15,13 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::PostgresStore;
-use super::cursor::Reading;
+use super::cursor::{Reading, START};
 use super::params::params;
 use super::pool::{Outcome, Session, retried};
 use super::{rows, sql};
 use crate::{CLAIM_RUNS_MAX, ClaimAnswer, ClaimRequest, LaneId, QueueId, SlotRefused, WorkerStatus};
 
-/// Most runs that one claim makes claimable because they have become due.
+/// Most runs of each lane that one claim makes claimable because they have become due.
 const PROMOTE_MAX: i64 = 1_000;
 /// How often one claim reads on behind runs whose key is full.
 const ROUNDS_MAX: u32 = 8;
@@ -85,14 +85,23 @@ impl Deal<'_> {
         slots.map(|(slot, room)| matching::Slot { name: &slot.name, lanes: &slot.lanes, room: *room }).collect()
     }
 
-    /// True when a slot still has room for a lane of which more runs may be there than were read.
-    fn wants_more(&self, fates: &[Fate], picked: &[Picked], takes: &[(LaneId, i64)]) -> bool {
+    fn rooms_left(&self, fates: &[Fate]) -> Vec<u32> {
         let mut rooms = self.rooms.clone();
         for fate in fates {
             if let Fate::Slot(slot) = fate {
                 rooms[*slot] -= 1;
             }
         }
+        rooms
+    }
+
+    fn has_room(&self, fates: &[Fate]) -> bool {
+        self.rooms_left(fates).iter().any(|room| *room > 0)
+    }
+
+    /// True when a slot still has room for a lane of which more runs may be there than were read.
+    fn wants_more(&self, fates: &[Fate], picked: &[Picked], takes: &[(LaneId, i64)]) -> bool {
+        let rooms = self.rooms_left(fates);
         let is_cut = |lane: &LaneId| {
             let read = picked.iter().filter(|one| one.lane == *lane).count() as i64;
             takes.iter().any(|(other, take)| other == lane && read >= *take)
@@ -133,7 +142,7 @@ impl PostgresStore {
         let (opened, mut picked) = match takes.is_empty() {
             true => (open.await?, Vec::new()),
             false => {
-                let (opened, picked) = join(open, pick(self, &session, queue, &takes)).await;
+                let (opened, picked) = join(open, pick(self, &session, sql::PICK_RUNS, queue, &takes)).await;
                 (opened?, picked?)
             }
         };
@@ -148,7 +157,14 @@ impl PostgresStore {
         }
         // Hints did not know of these runs yet when the pick was sent.
         if opened.promoted > 0 && !takes.is_empty() {
-            picked = pick(self, &session, queue, &takes).await?;
+            picked = pick(self, &session, sql::PICK_RUNS, queue, &takes).await?;
+        }
+        let head: Vec<(LaneId, i16, Millis, Uuid)> =
+            picked.iter().map(|one| (one.lane, one.level, one.order_at, one.run)).collect();
+        // Another claim is at work on the same runs: this one takes those behind them.
+        let contended = picked.iter().any(|one| !one.is_ours);
+        if contended {
+            picked = pick(self, &session, sql::PICK_FREE_RUNS, queue, &takes).await?;
         }
         let bucket = match opened.rate_per_second {
             Some(_) if !picked.is_empty() => lock_rate(&session, queue).await?,
@@ -158,21 +174,21 @@ impl PostgresStore {
         if opened.key_limit.is_some() && picked.iter().any(|one| one.key.is_some()) {
             session.query(sql::LOCK_KEYS, params![queue]).await?;
         }
-        let (mut round, mut blocked) = (0, Vec::new());
+        let (mut round, mut blocked, mut gone) = (0, BTreeSet::new(), HashSet::new());
         let (fates, rate_cut) = loop {
             let room = key_room(&session, queue, opened.key_limit, &picked).await?;
             let (fates, rate_cut) = assign(deal, &picked, &room, allowed);
             let full = keys_of(&picked, &fates);
             let go_on = !full.is_empty() && !rate_cut && deal.wants_more(&fates, &picked, &takes);
             if !full.is_empty() {
-                block(&session, &picked, &fates).await?;
+                gone.extend(block(&session, &picked, &fates).await?);
                 blocked.extend(full);
             }
             if !go_on || round == ROUNDS_MAX {
                 break (fates, rate_cut);
             }
             round += 1;
-            picked = pick(self, &session, queue, &takes).await?;
+            picked = pick(self, &session, sql::PICK_FREE_RUNS, queue, &takes).await?;
         };
         let shares = shares(&fates);
         let bucket_left =
@@ -185,7 +201,8 @@ impl PostgresStore {
         if claimed.is_empty() && !shares.is_empty() {
             return Ok(Dealt::NotAllFit(shares));
         }
-        raise(&reading, &picked, &fates);
+        gone.extend(claimed.iter().map(|one| one.run.0));
+        raise(&reading, &head, &gone);
         drop(reading);
         if !blocked.is_empty() {
             // A run of such a key may have ended before it could see that others wait for it.
@@ -197,7 +214,8 @@ impl PostgresStore {
         Ok(Dealt::Done(ClaimAnswer {
             claimed,
             refused: Vec::new(),
-            more: opened.promoted >= PROMOTE_MAX || !rate_cut && deal.wants_more(&fates, &picked, &takes),
+            more: opened.promoted >= PROMOTE_MAX
+                || !rate_cut && (deal.wants_more(&fates, &picked, &takes) || contended && deal.has_room(&fates)),
             next_in_ms: rate_wait.into_iter().chain(due_wait).min(),
         }))
     }
@@ -269,13 +287,15 @@ async fn open(
 async fn pick(
     store: &PostgresStore,
     session: &Session<'_>,
+    statement: &str,
     queue: QueueId,
     takes: &[(LaneId, i64)],
 ) -> Outcome<Vec<Picked>> {
     let lanes: Vec<LaneId> = takes.iter().map(|(lane, _)| *lane).collect();
     let counts: Vec<i64> = takes.iter().map(|(_, take)| *take).collect();
     let from = store.cursor.starts(&lanes);
-    let rows = session.query(sql::PICK_RUNS, params![queue, lanes, counts, from, i32::from(LEVELS)]).await?;
+    let most: i64 = counts.iter().sum();
+    let rows = session.query(statement, params![queue, lanes, counts, from, i32::from(LEVELS), most]).await?;
     rows.iter().map(read_picked).collect()
 }
 
@@ -338,11 +358,11 @@ fn keys_of(picked: &[Picked], fates: &[Fate]) -> BTreeSet<String> {
     full.filter_map(|(one, _)| one.key.clone()).collect()
 }
 
-async fn block(session: &Session<'_>, picked: &[Picked], fates: &[Fate]) -> Outcome<()> {
+async fn block(session: &Session<'_>, picked: &[Picked], fates: &[Fate]) -> Outcome<Vec<Uuid>> {
     let full = picked.iter().zip(fates).filter(|(_, fate)| **fate == Fate::KeyFull);
     let runs: Vec<Uuid> = full.map(|(one, _)| one.run).collect();
     session.query(sql::BLOCK_RUNS, params![runs]).await?;
-    Ok(())
+    Ok(runs)
 }
 
 /// How many runs each slot gets.
@@ -406,17 +426,17 @@ async fn hand_out(
     Ok(claimed.into_iter().map(|(_, claimed)| claimed).collect())
 }
 
-/// Moves the hints up over what was taken from the head of each level without a gap.
-fn raise(reading: &Reading<'_>, picked: &[Picked], fates: &[Fate]) {
-    let mut heads: HashMap<(LaneId, i16), (Millis, bool)> = HashMap::new();
-    for (one, fate) in picked.iter().zip(fates) {
-        let (place, gap) = heads.entry((one.lane, one.level)).or_insert((0, false));
-        match fate {
-            Fate::Slot(_) | Fate::KeyFull if !*gap => *place = one.order_at,
-            Fate::Slot(_) | Fate::KeyFull | Fate::NoRoom => *gap = true,
+/// Moves the hints up over what is gone from the head of each level without a gap.
+fn raise(reading: &Reading<'_>, head: &[(LaneId, i16, Millis, Uuid)], gone: &HashSet<Uuid>) {
+    let mut levels: HashMap<(LaneId, i16), (Millis, bool)> = HashMap::new();
+    for (lane, level, order_at, run) in head {
+        let (place, gap) = levels.entry((*lane, *level)).or_insert((START, false));
+        *gap |= !gone.contains(run);
+        if !*gap {
+            *place = *order_at;
         }
     }
-    for ((lane, level), (place, _)) in heads {
+    for ((lane, level), (place, _)) in levels {
         reading.raise(lane, level, place);
     }
 }

@@ -62,6 +62,7 @@ statements! {
     NOTIFY_LANES = "notify_lanes.pg.sql";
     OPEN_CLAIM = "open_claim.pg.sql";
     PEEK_RUNS = "peek_runs.pg.sql";
+    PICK_FREE_RUNS = "pick_free_runs.pg.sql";
     PICK_RUNS = "pick_runs.pg.sql";
     READ_FITNESS = "read_fitness.pg.sql";
     READ_KEY = "read_key.pg.sql";

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use baton_core::Millis;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, Params, Row};
 
 use crate::{StoreError, StoreResult};
@@ -34,6 +35,9 @@ pub(super) fn open(path: &Path, role: Role) -> StoreResult<Connection> {
     let connection = Connection::open(path)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    // Otherwise SQLite plans a statement anew whenever a parameter changes that could matter for a partial index,
+    // which was measured to cost five times as much as running it.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "temp_store", "memory")?;
     connection.pragma_update(None, "cache_size", -CACHE_KIB)?;

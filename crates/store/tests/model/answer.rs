@@ -12,7 +12,11 @@ pub enum Answer {
     /// Run, submitted at, due at, new; or the index of the run whose key was reused.
     Submitted(Result<Vec<(usize, Millis, Millis, bool)>, usize>),
     /// `next_in_ms` is only compared where room was left: nobody waits otherwise.
-    Claim { claimed: Vec<Claim>, refused: Vec<(usize, SlotRefused)>, next_in_ms: Option<Option<Millis>> },
+    Claim {
+        claimed: Vec<Claim>,
+        refused: Vec<(usize, SlotRefused)>,
+        next_in_ms: Option<Option<Millis>>,
+    },
     Claimed(Vec<Claim>),
     Verdicts(Vec<Verdict>),
     Changes(Vec<Verdict>, Woken),
@@ -22,7 +26,10 @@ pub enum Answer {
     Lost(Vec<usize>),
     Expired(Vec<Expiry>, Woken),
     Woken(Woken),
-    Look { ready: Vec<usize>, later: Vec<(usize, Millis)> },
+    Look {
+        ready: Vec<usize>,
+        later: Vec<(usize, Millis)>,
+    },
     Depths(Vec<Depth>),
 }
 

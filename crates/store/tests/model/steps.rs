@@ -91,16 +91,30 @@ pub struct Slot {
 #[derive(Clone, Debug)]
 pub enum Action {
     Submit(Vec<Wish>),
-    Claim { queue: usize, slots: Vec<Slot>, limit: usize, claim_no: i64 },
-    Claimed { worker: usize, claim_no: Option<i64> },
+    Claim {
+        queue: usize,
+        slots: Vec<Slot>,
+        limit: usize,
+        claim_no: i64,
+    },
+    Claimed {
+        worker: usize,
+        claim_no: Option<i64>,
+    },
     Start(Vec<Lease>),
     Complete(Vec<Lease>),
     Fail(Vec<(Lease, Failure)>),
     GiveBack(Vec<Lease>),
     Sleep(Vec<(Lease, Millis)>),
     Cancel(Vec<usize>, Millis),
-    Register { max_concurrent: u32 },
-    Renew { worker: usize, leases: Vec<Lease>, unfit: Option<bool> },
+    Register {
+        max_concurrent: u32,
+    },
+    Renew {
+        worker: usize,
+        leases: Vec<Lease>,
+        unfit: Option<bool>,
+    },
     SetWorker(usize, WorkerStatus),
     Lose,
     Expire,
@@ -108,7 +122,8 @@ pub enum Action {
     Advance(Millis),
     Pause(usize, Option<Millis>),
     KeyLimit(usize, Option<u32>),
-    Look,
+    /// At these lanes, whose queues are not paused.
+    Look(Vec<usize>),
     Depths,
 }
 

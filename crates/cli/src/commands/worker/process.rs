@@ -156,11 +156,10 @@ async fn read_head(mut pipe: impl AsyncRead + Unpin) -> Option<Vec<u8>> {
 async fn read_tail(mut pipe: impl AsyncRead + Unpin) -> Vec<u8> {
     let mut kept = Vec::new();
     let mut chunk = vec![0; ERROR_BYTES_MAX];
-    let mut errors = tokio::io::stderr();
     while let Ok(read) = pipe.read(&mut chunk).await
         && read > 0
     {
-        let _ = errors.write_all(&chunk[..read]).await;
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), &chunk[..read]);
         kept.extend_from_slice(&chunk[..read]);
         kept.drain(..kept.len().saturating_sub(ERROR_BYTES_MAX));
     }

@@ -1,0 +1,129 @@
+//! One keep-alive connection that sends ready-made requests.
+//!
+//! The load shares the machine with what it measures, so it must cost next to nothing: no pool, no header map, one
+//! buffer for all answers. It understands what Baton's server sends, and no more of HTTP than that.
+
+use std::io::{self, ErrorKind};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Room for an answer to begin with; more is made when the server says how long it is.
+const BUFFER_BYTES: usize = 16 << 10;
+/// Longest head of an answer.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// A server to be measured.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Host and port.
+    pub address: String,
+    /// A key that may do everything.
+    pub api_key: String,
+}
+
+impl Target {
+    /// A request as it goes over the wire.
+    pub fn request(&self, method: &str, path: &str, body: &str) -> Vec<u8> {
+        let Target { address, api_key } = self;
+        let length = body.len();
+        format!(
+            "{method} {path} HTTP/1.1\r\nhost: {address}\r\nx-api-key: {api_key}\r\n\
+             content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        )
+        .into_bytes()
+    }
+
+    /// Opens a connection.
+    pub async fn connect(&self) -> io::Result<Wire> {
+        let stream = TcpStream::connect(&self.address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Wire { stream, buffer: Vec::with_capacity(BUFFER_BYTES) })
+    }
+
+    /// Sends one request on a connection of its own and returns the body of the answer.
+    pub async fn once(&self, method: &str, path: &str, body: &str) -> io::Result<Vec<u8>> {
+        let mut wire = self.connect().await?;
+        Ok(wire.call(&self.request(method, path, body)).await?.to_vec())
+    }
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Wire {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Wire {
+    /// Sends a request and returns the body of its answer. An answer that is no success is an error.
+    pub async fn call(&mut self, request: &[u8]) -> io::Result<&[u8]> {
+        self.stream.write_all(request).await?;
+        self.buffer.clear();
+        let (status, body) = loop {
+            self.read().await?;
+            if let Some(head) = head(&self.buffer)? {
+                break (head.status, head.body..head.body + head.length);
+            }
+        };
+        self.buffer.reserve(body.end.saturating_sub(self.buffer.len()));
+        while self.buffer.len() < body.end {
+            self.read().await?;
+        }
+        let body = &self.buffer[body];
+        match status {
+            200..=299 => Ok(body),
+            _ => Err(io::Error::other(format!("the server answered {status}: {}", String::from_utf8_lossy(body)))),
+        }
+    }
+
+    async fn read(&mut self) -> io::Result<()> {
+        match self.stream.read_buf(&mut self.buffer).await? {
+            0 => Err(ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+struct Head {
+    status: u16,
+    /// Where the body begins.
+    body: usize,
+    length: usize,
+}
+
+/// Reads the head of an answer, if all of it is there.
+fn head(bytes: &[u8]) -> io::Result<Option<Head>> {
+    let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
+        return if bytes.len() > HEAD_BYTES_MAX { Err(foreign()) } else { Ok(None) };
+    };
+    let text = std::str::from_utf8(&bytes[..end]).map_err(|_| foreign())?;
+    let mut lines = text.split("\r\n");
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok()).ok_or_else(foreign)?;
+    let length = lines
+        .filter_map(|line| line.split_once(':'))
+        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+        .and_then(|(_, value)| value.trim().parse().ok())
+        .ok_or_else(foreign)?;
+    Ok(Some(Head { status, body: end + 4, length }))
+}
+
+fn foreign() -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, "this is not the answer of a Baton server")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_is_read_when_it_is_whole() {
+        let bytes = b"HTTP/1.1 201 Created\r\nContent-Length: 3\r\ndate: x\r\n\r\nabc";
+        let head_of_answer = head(bytes).unwrap().unwrap();
+        assert_eq!((head_of_answer.status, head_of_answer.length), (201, 3));
+        assert_eq!(&bytes[head_of_answer.body..], b"abc");
+        assert!(head(&bytes[..30]).unwrap().is_none());
+        assert!(head(b"HTTP/1.1 200 OK\r\n\r\n").is_err(), "without a length nobody knows where the answer ends");
+        assert!(head(b"SSH-2.0\r\n\r\n").is_err());
+    }
+}

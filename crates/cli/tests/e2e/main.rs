@@ -1,0 +1,42 @@
+//! The promises, kept by the real `baton` program as processes that are killed, frozen, cut off and run out of disk.
+//!
+//! Every test is a function of a store, and runs once on SQLite and once on PostgreSQL where both make sense. Each ends
+//! by asking the server about every run: all completed, each exactly once.
+
+mod balancer;
+mod chaos;
+mod commands;
+mod demo;
+mod disk_full;
+mod first_start;
+mod frozen_worker;
+mod hands;
+mod killed_postgres;
+mod killed_server;
+mod killed_worker;
+mod lost_answers;
+mod site;
+mod stopped_server;
+mod stream;
+mod two_servers;
+mod verdict;
+mod wait;
+
+/// Makes one test for SQLite and one for PostgreSQL of each function.
+macro_rules! on_both_stores {
+    ($($name:ident),+ $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $name() {
+                super::$name($crate::site::Store::Sqlite).await;
+            })+
+        }
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $name() {
+                super::$name($crate::site::Store::Postgres).await;
+            })+
+        }
+    };
+}
+pub(crate) use on_both_stores;

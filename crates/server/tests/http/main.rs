@@ -1,0 +1,20 @@
+//! Every route over the wire, on both stores. The files mirror the routes; `harness` starts the server.
+
+mod harness;
+
+mod claims;
+mod connections;
+mod explain;
+mod grpc;
+mod idempotency;
+mod keys;
+mod leases;
+mod limits;
+mod operations;
+mod promises;
+mod queues;
+mod quiet;
+mod runs;
+mod scopes;
+mod shutdown;
+mod workers;
