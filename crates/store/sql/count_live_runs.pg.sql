@@ -1,9 +1,7 @@
--- Counts runs that have not ended.
+-- Counts runs in a state before their end.
 select count(*)
 from live
-join runs on runs.run_id = live.run_id
-left join ended on false
-where ($1::integer[] is null or runs.lane_id = any($1))
-  and ($2::smallint is null or coalesce(live.state, ended.state) = $2)
-  and ($3::uuid is null or coalesce(live.worker_id, ended.worker_id) = $3)
-  and ($4::text is null or runs.key = $4)
+where ($1::integer[] is null or live.lane_id = any($1))
+  and live.state = $2::smallint and ($2 not in (1, 2) or live.place = 3)
+  and ($3::uuid is null or live.worker_id = $3)
+  and ($4::text is null or live.key = $4)

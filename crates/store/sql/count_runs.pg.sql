@@ -1,10 +1,9 @@
--- Counts runs in any state, or completed ones.
+-- Counts runs in any state.
 select count(*)
 from runs
 left join live on live.run_id = runs.run_id
 left join ended on ended.run_id = runs.run_id
 where (live.run_id is not null or ended.run_id is not null)
   and ($1::integer[] is null or runs.lane_id = any($1))
-  and ($2::smallint is null or coalesce(live.state, ended.state) = $2)
-  and ($3::uuid is null or coalesce(live.worker_id, ended.worker_id) = $3)
-  and ($4::text is null or runs.key = $4)
+  and ($2::uuid is null or coalesce(live.worker_id, ended.worker_id) = $2)
+  and ($3::text is null or runs.key = $3)

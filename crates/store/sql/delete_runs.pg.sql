@@ -4,7 +4,7 @@ with old as materialized (
     order by run_id limit $3::bigint
     for update skip locked
 ),
-gone as (delete from ended using old where ended.run_id = old.run_id),
-tried as (delete from attempts using old where attempts.run_id = old.run_id)
-delete from runs using old where runs.run_id = old.run_id
+gone as (delete from ended where run_id = any(array(select run_id from old))),
+tried as (delete from attempts where run_id = any(array(select run_id from old)))
+delete from runs where run_id = any(array(select run_id from old))
 returning 1

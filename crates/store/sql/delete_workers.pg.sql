@@ -6,6 +6,6 @@ with old as materialized (
     order by worker_id limit $2::bigint
     for update skip locked
 ),
-gone as (delete from worker_live using old where worker_live.worker_id = old.worker_id)
-delete from workers using old where workers.worker_id = old.worker_id
+gone as (delete from worker_live where worker_id = any(array(select worker_id from old)))
+delete from workers where worker_id = any(array(select worker_id from old))
 returning 1

@@ -1,5 +1,5 @@
--- Held runs with a deadline that has come by ?1 (now), and which it is: 0 the grace time after a cancel, 1 the timeout, 2 the lease. The
--- conditions are those of the index live_deadline, word by word.
+-- Held runs with a deadline that has come by ?1 (now), and which it is: 0 the grace time after a cancel, 1 the timeout,
+-- 2 the lease. The conditions are those of the index live_deadline, word by word.
 select run_id,
     case when cancel_by <= ?1 then 0 when timeout_at <= ?1 then 1 else 2 end
 from live

@@ -1,4 +1,4 @@
--- Lists runs in any state, or completed ones, newest first.
+-- Lists runs in any state, newest first.
 select runs.run_id, runs.lane_id, coalesce(live.state, ended.state) as state, coalesce(live.epoch, ended.epoch) as epoch,
     runs.priority, coalesce(live.failures, ended.failures) as failures, coalesce(live.losses, ended.losses) as losses,
     runs.submitted_at, coalesce(live.due_at, runs.due_at) as due_at, runs.key, runs.affinity, runs.retry_of, runs.options,
@@ -13,8 +13,7 @@ left join live on live.run_id = runs.run_id
 left join ended on ended.run_id = runs.run_id
 where (live.run_id is not null or ended.run_id is not null)
   and ($1::integer[] is null or runs.lane_id = any($1))
-  and ($2::smallint is null or coalesce(live.state, ended.state) = $2)
-  and ($3::uuid is null or coalesce(live.worker_id, ended.worker_id) = $3)
-  and ($4::text is null or runs.key = $4)
-  and ($5::uuid is null or runs.run_id < $5)
-order by runs.run_id desc limit $6::bigint
+  and ($2::uuid is null or coalesce(live.worker_id, ended.worker_id) = $2)
+  and ($3::text is null or runs.key = $3)
+  and ($4::uuid is null or runs.run_id < $4)
+order by runs.run_id desc limit $5::bigint

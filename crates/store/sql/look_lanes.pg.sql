@@ -11,10 +11,11 @@ select wanted.lane_id,
                 order by live.order_at limit 1
             ) ready
         )
-        or exists (
-            select 1 from live where live.lane_id = wanted.lane_id and live.place = 1 and live.due_at <= clock.now
-        )
-    ) as is_ready,
+        or (
+            select live.due_at from live where live.lane_id = wanted.lane_id and live.place = 1
+            order by live.due_at limit 1
+        ) <= clock.now
+    ) is true as is_ready,
     (
         select live.due_at - clock.now from live
         where live.lane_id = wanted.lane_id and live.place = 1 and live.due_at > clock.now

@@ -7,6 +7,6 @@ silent as materialized (
     for update skip locked
 )
 update worker_live set status = 2, offline_at = clock.now, status_reason = 'no sign of life'
-from silent, clock
-where worker_live.worker_id = silent.worker_id
+from clock
+where worker_live.worker_id = any(array(select worker_id from silent))
 returning worker_live.worker_id

@@ -13,8 +13,8 @@ due as materialized (
     ) soonest
 ),
 promoted as (
-    update live set place = 0, order_at = live.due_at from due
-    where live.run_id = due.run_id and live.place = 1
+    update live set place = 0, order_at = due_at
+    where run_id = any(array(select run_id from due)) and place = 1
     returning live.lane_id, live.level, live.order_at
 ),
 lowest as (select lane_id, level, min(order_at) as order_at, count(*) as runs from promoted group by lane_id, level)

@@ -14,6 +14,6 @@ chosen as materialized (
         for update skip locked
     ) first
 )
-update live set place = 0 from chosen
-where live.run_id = chosen.run_id and live.place = 2
+update live set place = 0
+where run_id = any(array(select run_id from chosen)) and place = 2
 returning live.lane_id, live.level, live.order_at

@@ -4,8 +4,8 @@ use tokio_postgres::{Client, NoTls};
 
 use crate::exit::Exit;
 
-/// A database of one measurement.
-#[derive(Clone, Debug)]
+/// A database of one measurement. Dropping it removes it from the server.
+#[derive(Debug)]
 pub struct Database {
     admin_url: String,
     name: String,
@@ -30,14 +30,23 @@ impl Database {
         Ok(Database { admin_url: admin_url.to_owned(), name, url })
     }
 
-    /// Removes it.
-    pub async fn remove(self) -> Result<(), Exit> {
-        execute(&connect(&self.admin_url).await?, &format!("drop database if exists {} with (force)", self.name)).await
-    }
-
     /// A connection to it.
     pub async fn connect(&self) -> Result<Client, Exit> {
         connect(&self.url).await
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        let (admin_url, sql) = (self.admin_url.clone(), format!("drop database if exists {} with (force)", self.name));
+        // A thread, because a destructor cannot wait within a runtime.
+        let dropper = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async { execute(&connect(&admin_url).await?, &sql).await })
+        });
+        if !matches!(dropper.join(), Ok(Ok(()))) {
+            eprintln!("baton: the database {} could not be removed", self.name);
+        }
     }
 }
 

@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Lines of the server's log that are shown when it does not start.
 const LOG_LINES_SHOWN: usize = 10;
 
-/// A `baton serve` with a store of its own.
+/// A `baton serve` with a store of its own. Dropping it kills it and removes its store.
 pub struct Server {
     child: Child,
     directory: TempDir,
@@ -77,14 +77,6 @@ impl Server {
         Ok(())
     }
 
-    /// Stops it and removes its store.
-    pub async fn end(mut self) -> Result<(), Exit> {
-        self.stop().await;
-        match self.database {
-            Some(database) => database.remove().await,
-            None => Ok(()),
-        }
-    }
 }
 
 async fn launch(directory: &Path, listen: &str, settings: &[(String, String)]) -> Result<(Child, Target), Exit> {

@@ -82,7 +82,7 @@ impl Site {
 
     /// A gate that the commands of workers wait at.
     pub fn gate(&self) -> Gate {
-        Gate(self.home.path().join("gate"))
+        Gate::in_directory(self.home.path())
     }
 }
 
@@ -126,6 +126,10 @@ pub async fn submit(client: &Client, runs: Vec<SubmitRun>) -> Vec<String> {
 pub struct Gate(PathBuf);
 
 impl Gate {
+    pub fn in_directory(directory: &Path) -> Gate {
+        Gate(directory.join("gate"))
+    }
+
     /// A shell command that ends when the gate is open.
     pub fn command(&self) -> String {
         format!("while [ ! -e '{}' ]; do sleep 0.1; done", self.0.display())

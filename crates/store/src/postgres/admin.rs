@@ -107,7 +107,8 @@ impl PostgresStore {
     }
 
     pub(super) async fn count_depths(&self, queues: &[QueueId], cap: u64) -> Outcome<Vec<Depth>> {
-        let cap = i64::try_from(cap).unwrap_or(i64::MAX);
+        // The statement multiplies it.
+        let cap = i64::try_from(cap).unwrap_or(i64::MAX).min(i64::MAX / 16);
         let mut depths = Vec::with_capacity(queues.len());
         for row in
             self.database.query(sql::COUNT_DEPTHS, params![self.database.fixed_now(), queues.to_vec(), cap]).await?

@@ -42,6 +42,11 @@ impl<T: Typed> Typed for Option<T> {
     const MANY: Type = T::MANY;
 }
 
+impl<T: Typed> Typed for &T {
+    const ONE: Type = T::ONE;
+    const MANY: Type = T::MANY;
+}
+
 impl<T: Typed> Typed for Vec<T> {
     const ONE: Type = T::MANY;
     const MANY: Type = T::MANY;

@@ -1,6 +1,6 @@
 //! Reading runs.
 
-use baton_core::{LeaseEnd, RunId, State};
+use baton_core::{LeaseEnd, RunId};
 use bytes::Bytes;
 use uuid::Uuid;
 
@@ -27,25 +27,29 @@ impl PostgresStore {
     }
 
     pub(super) async fn list_runs(&self, filter: &RunFilter, page: Page<RunId>) -> Outcome<Vec<RunRecord>> {
-        let statement = match Part::of(filter) {
-            Part::All => sql::LIST_RUNS,
-            Part::Live => sql::LIST_LIVE_RUNS,
-            Part::Bad => sql::LIST_BAD_RUNS,
-        };
-        let (state, worker) = (filter.state.map(State::code), filter.worker.map(|worker| worker.0));
+        let RunFilter { lanes, key, .. } = filter;
+        let worker = filter.worker.map(|worker| worker.0);
         let (after, limit) = (page.after.map(|run| run.0), page.limit as i64);
-        let params = params![filter.lanes, state, worker, filter.key, after, limit];
-        self.database.query(statement, params).await?.iter().map(rows::record).collect()
+        let rows = match filter.state {
+            None => self.database.query(sql::LIST_RUNS, params![lanes, worker, key, after, limit]).await?,
+            Some(state) => {
+                let statement = if state.is_ended() { sql::LIST_ENDED_RUNS } else { sql::LIST_LIVE_RUNS };
+                self.database.query(statement, params![lanes, state.code(), worker, key, after, limit]).await?
+            }
+        };
+        rows.iter().map(rows::record).collect()
     }
 
     pub(super) async fn count_all_runs(&self, filter: &RunFilter) -> Outcome<u64> {
-        let statement = match Part::of(filter) {
-            Part::All => sql::COUNT_RUNS,
-            Part::Live => sql::COUNT_LIVE_RUNS,
-            Part::Bad => sql::COUNT_BAD_RUNS,
+        let RunFilter { lanes, key, .. } = filter;
+        let worker = filter.worker.map(|worker| worker.0);
+        let rows = match filter.state {
+            None => self.database.query(sql::COUNT_RUNS, params![lanes, worker, key]).await?,
+            Some(state) => {
+                let statement = if state.is_ended() { sql::COUNT_ENDED_RUNS } else { sql::COUNT_LIVE_RUNS };
+                self.database.query(statement, params![lanes, state.code(), worker, key]).await?
+            }
         };
-        let (state, worker) = (filter.state.map(State::code), filter.worker.map(|worker| worker.0));
-        let rows = self.database.query(statement, params![filter.lanes, state, worker, filter.key]).await?;
         Ok(rows.first().map(|row| row.try_get::<_, i64>(0)).transpose()?.unwrap_or_default() as u64)
     }
 
@@ -68,23 +72,5 @@ impl PostgresStore {
     pub(super) async fn count_key_held(&self, queue: QueueId, key: &str) -> Outcome<u64> {
         let rows = self.database.query(sql::COUNT_KEYS, params![queue, vec![key]]).await?;
         Ok(rows.first().map(|row| row.try_get::<_, i64>(1)).transpose()?.unwrap_or_default() as u64)
-    }
-}
-
-/// Which part of the runs a filter looks at: each has an index of its own to walk.
-enum Part {
-    /// Everything; also completed runs, which are nearly everything.
-    All,
-    Live,
-    Bad,
-}
-
-impl Part {
-    fn of(filter: &RunFilter) -> Part {
-        match filter.state {
-            None | Some(State::Completed) => Part::All,
-            Some(State::Pending | State::Assigned | State::Running | State::Sleeping) => Part::Live,
-            Some(State::Failed | State::Cancelled) => Part::Bad,
-        }
     }
 }

@@ -21,8 +21,8 @@ statements! {
     CHECK_LEASES = "check_leases.pg.sql";
     CLAIM_RUNS = "claim_runs.pg.sql";
     COMPLETE_RUNS = "complete_runs.pg.sql";
-    COUNT_BAD_RUNS = "count_bad_runs.pg.sql";
     COUNT_DEPTHS = "count_depths.pg.sql";
+    COUNT_ENDED_RUNS = "count_ended_runs.pg.sql";
     COUNT_KEYS = "count_keys.pg.sql";
     COUNT_LEASES = "count_leases.pg.sql";
     COUNT_LIVE_RUNS = "count_live_runs.pg.sql";
@@ -46,8 +46,8 @@ statements! {
     KEEP_SECRET = "keep_secret.pg.sql";
     LIST_ATTEMPTS = "list_attempts.pg.sql";
     LIST_AUDIT = "list_audit.pg.sql";
-    LIST_BAD_RUNS = "list_bad_runs.pg.sql";
     LIST_CLAIMED = "list_claimed.pg.sql";
+    LIST_ENDED_RUNS = "list_ended_runs.pg.sql";
     LIST_KEYS = "list_keys.pg.sql";
     LIST_LANES = "list_lanes.pg.sql";
     LIST_LIVE_RUNS = "list_live_runs.pg.sql";

@@ -44,7 +44,20 @@ fn submission(lane: Lane) -> Submission {
     Submission { runs: vec![run], dice: vec![7] }
 }
 
-/// Runs one of the submit's jobs, then fails in the way that is asked for.
+fn worker(id: WorkerId, max_concurrent: u32) -> NewWorker {
+    NewWorker {
+        id,
+        instance: None,
+        namespace: "default".into(),
+        name: "mac-1".into(),
+        info: WorkerInfo::default(),
+        max_concurrent,
+        ttl_ms: 15_000,
+        key_id: None,
+    }
+}
+
+/// Submits, then fails in the way that is asked for.
 fn spoiled(lane: Lane, spoil: fn() -> StoreResult<()>) -> impl FnOnce(&Sql<'_>) -> StoreResult<()> + Send {
     move |sql| {
         submit::submit(sql, &[submission(lane)])?;
@@ -169,6 +182,17 @@ async fn a_fleeting_store_leaves_nothing_behind() {
 }
 
 #[tokio::test]
+async fn a_closed_store_is_one_file() {
+    let (_directory, path) = directory();
+    let store = open(&path).unwrap();
+    lane(&store).await;
+    let log = path.with_extension("db-wal");
+    assert!(log.metadata().unwrap().len() > 0);
+    store.close().await;
+    assert!(!log.exists());
+}
+
+#[tokio::test]
 async fn runs_survive_without_a_close() {
     let (_directory, path) = directory();
     let store = open(&path).unwrap();
@@ -234,17 +258,7 @@ async fn every_statement_can_be_prepared_and_the_hot_ones_read_only_what_they_ne
 async fn an_idle_beat_is_one_statement() {
     let store = SqliteStore::open_in_memory(Clock::manual(NOW)).unwrap();
     let id = WorkerId::from_random(1);
-    let worker = NewWorker {
-        id,
-        instance: None,
-        namespace: "default".into(),
-        name: "mac-1".into(),
-        info: WorkerInfo::default(),
-        max_concurrent: 2,
-        ttl_ms: 15_000,
-        key_id: None,
-    };
-    store.register(worker).await.unwrap();
+    store.register(worker(id, 2)).await.unwrap();
     let before = store.statements();
     store.renew(vec![Beat { worker: id, health: None, unfit: None, leases: vec![] }]).await.unwrap();
     // The beat, and begin, savepoint, release and commit around it.
@@ -257,18 +271,9 @@ async fn a_run_goes_through_its_life() {
     let store = SqliteStore::open_in_memory(clock.clone()).unwrap();
     let lane = lane(&store).await;
     let id = WorkerId::from_random(1);
-    let worker = NewWorker {
-        id,
-        instance: Some("i".into()),
-        namespace: "default".into(),
-        name: "mac-1".into(),
-        info: WorkerInfo::default(),
-        max_concurrent: 1,
-        ttl_ms: 15_000,
-        key_id: None,
-    };
-    store.register(worker.clone()).await.unwrap();
-    assert!(!store.register(NewWorker { id: WorkerId::from_random(2), ..worker }).await.unwrap().is_new);
+    let first = NewWorker { instance: Some("i".into()), ..worker(id, 1) };
+    store.register(first.clone()).await.unwrap();
+    assert!(!store.register(NewWorker { id: WorkerId::from_random(2), ..first }).await.unwrap().is_new);
     store.submit(vec![submission(lane), submission(lane)]).await.unwrap();
     let slot = ClaimSlot {
         worker: id,

@@ -102,7 +102,7 @@ impl Drop for Writer {
             return;
         }
         // Leaves one file behind instead of three. Without it nothing is lost, the next start reads the log.
-        let checkpoint = self.connection.pragma_query(None, "wal_checkpoint", |_| Ok(()));
+        let checkpoint = self.connection.pragma_update_and_check(None, "wal_checkpoint", "truncate", |_| Ok(()));
         if let Err(error) = checkpoint {
             tracing::warn!(%error, "the write-ahead log could not be folded into the database");
         }

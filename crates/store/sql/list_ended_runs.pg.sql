@@ -1,4 +1,5 @@
--- Lists failed or cancelled runs, newest first, by the index that holds only those.
+-- Lists runs in a terminal state, newest first. Failed and cancelled ones have an index of their own; live is only there
+-- for its columns.
 select runs.run_id, runs.lane_id, coalesce(live.state, ended.state) as state, coalesce(live.epoch, ended.epoch) as epoch,
     runs.priority, coalesce(live.failures, ended.failures) as failures, coalesce(live.losses, ended.losses) as losses,
     runs.submitted_at, coalesce(live.due_at, runs.due_at) as due_at, runs.key, runs.affinity, runs.retry_of, runs.options,
@@ -11,10 +12,9 @@ select runs.run_id, runs.lane_id, coalesce(live.state, ended.state) as state, co
 from ended
 join runs on runs.run_id = ended.run_id
 left join live on false
-where ended.state <> 4
-  and ($1::integer[] is null or runs.lane_id = any($1))
-  and ($2::smallint is null or coalesce(live.state, ended.state) = $2)
-  and ($3::uuid is null or coalesce(live.worker_id, ended.worker_id) = $3)
+where ($1::integer[] is null or runs.lane_id = any($1))
+  and ended.state = $2::smallint
+  and ($3::uuid is null or ended.worker_id = $3)
   and ($4::text is null or runs.key = $4)
   and ($5::uuid is null or ended.run_id < $5)
 order by ended.run_id desc limit $6::bigint

@@ -1,0 +1,8 @@
+-- Counts runs in a terminal state.
+select count(*)
+from ended
+join runs on runs.run_id = ended.run_id
+where ($1::integer[] is null or runs.lane_id = any($1))
+  and ended.state = $2::smallint
+  and ($3::uuid is null or ended.worker_id = $3)
+  and ($4::text is null or runs.key = $4)
