@@ -1,5 +1,6 @@
-//! The `baton` program: the server, the tools of those who submit and of those who work, the demo.
+//! The `baton` program: the server, the tools of those who submit and of those who work, the demo, the benchmark.
 
+mod bench;
 mod commands;
 mod connection;
 mod demo;
@@ -61,11 +62,16 @@ enum Command {
     Key(key::KeyCommand),
     /// Check the settings, the data directory, the store and the server.
     Doctor(doctor::DoctorArgs),
+    /// Measure how fast Baton is on this machine.
+    Bench(bench::BenchArgs),
     /// Print the completion script of a shell.
     Completion(completion::CompletionArgs),
     /// One worker of the demo.
     #[command(hide = true)]
     DemoWorker(demo::worker::DemoWorkerArgs),
+    /// One worker of the benchmark.
+    #[command(hide = true)]
+    BenchWorker(bench::worker::BenchWorkerArgs),
 }
 
 fn main() -> ExitCode {
@@ -94,6 +100,8 @@ async fn execute(cli: Cli) -> Result<(), Exit> {
         Command::Key(command) => key::execute(&connection.client()?, command).await,
         Command::Doctor(args) => doctor::doctor(&connection, args).await,
         Command::Completion(args) => completion::completion(args),
+        Command::Bench(args) => bench::run(&connection, args).await,
+        Command::BenchWorker(args) => bench::worker::work(&connection, args).await,
         Command::DemoWorker(args) => demo::worker::work(&connection.client()?, args).await,
     }
 }

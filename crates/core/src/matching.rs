@@ -41,37 +41,90 @@ pub enum Fate {
 /// Gives each candidate, in order, to a slot. `key_room` is how many more runs of each limited key may be live;
 /// a key that is not listed has no limit. At most `most` runs are handed out.
 pub fn assign(candidates: &[Candidate<'_>], slots: &[Slot<'_>], key_room: &HashMap<&str, u32>, most: u32) -> Vec<Fate> {
-    let mut room: Vec<u32> = slots.iter().map(|slot| slot.room).collect();
-    let mut key_room = key_room.clone();
-    let mut left = most;
+    let mut table = Table::new(slots, key_room, most);
     let mut fates = vec![Fate::NoRoom; candidates.len()];
-    // First those whose preferred worker is waiting, then the rest: otherwise a run without a preference could
-    // take the place that the next one's warm cache is waiting in.
-    for preferred in [true, false] {
-        for (fate, candidate) in fates.iter_mut().zip(candidates) {
-            if matches!(fate, Fate::Slot(_) | Fate::KeyFull) || left == 0 {
-                continue;
-            }
-            let fits = |index: &usize| room[*index] > 0 && slots[*index].lanes.binary_search(&candidate.lane).is_ok();
-            let mut fitting = (0..slots.len()).filter(fits);
-            let slot = match preferred {
-                true => fitting.find(|index| candidate.preferred == Some(slots[*index].name)),
-                false => fitting.next(),
-            };
-            let Some(slot) = slot else { continue };
-            if let Some(of_key) = candidate.key.and_then(|key| key_room.get_mut(key)) {
-                if *of_key == 0 {
-                    *fate = Fate::KeyFull;
-                    continue;
-                }
-                *of_key -= 1;
-            }
-            room[slot] -= 1;
-            left -= 1;
-            *fate = Fate::Slot(slot);
-        }
+    table.serve_in_order(candidates, &mut fates);
+    // The order decides who is served; only then do warm caches decide by whom.
+    if let Some((preferred, room)) = by_preference(candidates, slots, &fates) {
+        fates = preferred;
+        table.room = room;
+        // Whoever moved to a warm cache may have made room for somebody who had found none.
+        table.serve_in_order(candidates, &mut fates);
     }
     fates
+}
+
+fn takes(slot: &Slot<'_>, room: u32, candidate: &Candidate<'_>) -> bool {
+    room > 0 && slot.lanes.binary_search(&candidate.lane).is_ok()
+}
+
+/// What is left to be handed out.
+struct Table<'a> {
+    slots: &'a [Slot<'a>],
+    room: Vec<u32>,
+    key_room: HashMap<&'a str, u32>,
+    left: u32,
+}
+
+impl<'a> Table<'a> {
+    fn new(slots: &'a [Slot<'a>], key_room: &HashMap<&'a str, u32>, most: u32) -> Table<'a> {
+        Table { slots, room: slots.iter().map(|slot| slot.room).collect(), key_room: key_room.clone(), left: most }
+    }
+
+    /// Serves those without a place strictly in order, each by the slot that waits longest and can take it.
+    fn serve_in_order(&mut self, candidates: &[Candidate<'_>], fates: &mut [Fate]) {
+        for (fate, candidate) in fates.iter_mut().zip(candidates) {
+            if *fate == Fate::NoRoom {
+                *fate = self.serve(candidate);
+            }
+        }
+    }
+
+    fn serve(&mut self, candidate: &Candidate<'_>) -> Fate {
+        let slot = (0..self.slots.len()).find(|slot| takes(&self.slots[*slot], self.room[*slot], candidate));
+        let Some(slot) = slot.filter(|_| self.left > 0) else { return Fate::NoRoom };
+        if let Some(of_key) = candidate.key.and_then(|key| self.key_room.get_mut(key)) {
+            if *of_key == 0 {
+                return Fate::KeyFull;
+            }
+            *of_key -= 1;
+        }
+        self.room[slot] -= 1;
+        self.left -= 1;
+        Fate::Slot(slot)
+    }
+}
+
+/// Serves the same candidates by the workers they prefer, where those wait. Returns their fates and the room that is left; `None`
+/// when nobody prefers anybody who waits, or when somebody would go away empty: affinity never delays a run.
+fn by_preference(candidates: &[Candidate<'_>], slots: &[Slot<'_>], plain: &[Fate]) -> Option<(Vec<Fate>, Vec<u32>)> {
+    let prefers = |candidate: &Candidate<'_>, slot: &Slot<'_>| candidate.preferred == Some(slot.name);
+    if !candidates.iter().any(|candidate| slots.iter().any(|slot| prefers(candidate, slot))) {
+        return None;
+    }
+    let mut room: Vec<u32> = slots.iter().map(|slot| slot.room).collect();
+    let mut fates = plain.to_vec();
+    let mut placed = vec![false; candidates.len()];
+    // Those whose preferred worker waits choose first: otherwise a run without a preference could take the place that
+    // the next one's warm cache is waiting in.
+    for choosing in [true, false] {
+        for (index, candidate) in candidates.iter().enumerate() {
+            if placed[index] || !matches!(plain[index], Fate::Slot(_)) {
+                continue;
+            }
+            let mut fitting = (0..slots.len()).filter(|slot| takes(&slots[*slot], room[*slot], candidate));
+            let slot = match choosing {
+                true => fitting.find(|slot| prefers(candidate, &slots[*slot])),
+                false => Some(fitting.next()?),
+            };
+            if let Some(slot) = slot {
+                room[slot] -= 1;
+                placed[index] = true;
+                fates[index] = Fate::Slot(slot);
+            }
+        }
+    }
+    Some((fates, room))
 }
 
 #[cfg(test)]
@@ -100,6 +153,28 @@ mod tests {
         assert_eq!(assign(&[run(1), warm.clone()], &slots, &HashMap::new(), 10), [Fate::Slot(0), Fate::Slot(1)]);
         assert_eq!(assign(&[warm.clone(), run(1)], &slots, &HashMap::new(), 10), [Fate::Slot(1), Fate::Slot(0)]);
         assert_eq!(assign(&[warm], &slots[..1], &HashMap::new(), 10), [Fate::Slot(0)]);
+    }
+
+    #[test]
+    fn a_warm_cache_does_not_jump_the_line() {
+        let warm = Candidate { preferred: Some("a"), ..run(1) };
+        assert_eq!(assign(&[run(1), warm], &[slot("a", &[1], 1)], &HashMap::new(), 10), [Fate::Slot(0), Fate::NoRoom]);
+    }
+
+    #[test]
+    fn a_run_without_a_preference_leaves_a_warm_cache_to_a_later_one() {
+        let warm = Candidate { preferred: Some("a"), ..run(1) };
+        let slots = [slot("a", &[1], 1), slot("b", &[1], 1)];
+        assert_eq!(assign(&[run(1), warm], &slots, &HashMap::new(), 10), [Fate::Slot(1), Fate::Slot(0)]);
+    }
+
+    #[test]
+    fn a_warm_cache_neither_jumps_the_line_nor_pushes_anybody_out() {
+        let warm = Candidate { preferred: Some("b"), ..run(1) };
+        let one = [slot("b", &[1], 1)];
+        assert_eq!(assign(&[run(1), warm.clone()], &one, &HashMap::new(), 10), [Fate::Slot(0), Fate::NoRoom]);
+        let slots = [slot("a", &[1], 1), slot("b", &[1, 2], 1)];
+        assert_eq!(assign(&[warm, run(2)], &slots, &HashMap::new(), 10), [Fate::Slot(0), Fate::Slot(1)]);
     }
 
     #[test]

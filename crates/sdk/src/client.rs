@@ -156,12 +156,14 @@ impl Client {
     }
 
     async fn bytes(&self, call: Call) -> Result<Bytes, ClientError> {
+        let unreachable =
+            |error: &dyn std::error::Error| ClientError::Unreachable(format!("{}: {}", self.base, reasons(error)));
         let limit = call.wait.map_or(self.timeout, |wait| wait + WAIT_MARGIN);
         let request = self.request(call)?;
         within(limit, async {
-            let answer = self.http.request(request).await.map_err(|error| ClientError::Unreachable(reasons(&error)))?;
+            let answer = self.http.request(request).await.map_err(|error| unreachable(&error))?;
             let (head, body) = answer.into_parts();
-            let body = body.collect().await.map_err(|error| ClientError::Unreachable(reasons(&error)))?.to_bytes();
+            let body = body.collect().await.map_err(|error| unreachable(&error))?.to_bytes();
             if head.status.is_success() {
                 Ok(body)
             } else {

@@ -100,7 +100,8 @@ mod tests {
 
     #[tokio::test]
     async fn calls_gather_while_a_batch_is_at_the_store() {
-        let (batches, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+        let (batches, asked) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let gate = Arc::new(Semaphore::new(0));
         let coalescer = Arc::new(Coalescer::start(1_000, None, {
             let (batches, gate) = (batches.clone(), gate.clone());
             move |items: Vec<u32>| {
@@ -114,12 +115,15 @@ mod tests {
         }));
         let calls: Vec<_> = (0..100)
             .map(|number| {
-                let coalescer = coalescer.clone();
-                tokio::spawn(async move { coalescer.call(vec![number, number + 1]).await })
+                let (coalescer, asked) = (coalescer.clone(), asked.clone());
+                tokio::spawn(async move {
+                    asked.fetch_add(1, Ordering::SeqCst);
+                    coalescer.call(vec![number, number + 1]).await
+                })
             })
             .collect();
         // All hundred are waiting or in the first batch before anything is let through.
-        while batches.load(Ordering::SeqCst) == 0 || coalescer.calls.capacity() == WAITING_MAX {
+        while batches.load(Ordering::SeqCst) == 0 || asked.load(Ordering::SeqCst) < 100 {
             tokio::task::yield_now().await;
         }
         gate.add_permits(100);

@@ -156,3 +156,15 @@ pub(crate) fn refused(refused: Refused, state: State) -> Error {
         Refused::Held | Refused::NotDue => Error::Invalid(refused.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_code_is_documented() {
+        let page = include_str!("../../../docs/errors.md");
+        let codes = include_str!("error.rs").split("=> \"").skip(1).filter_map(|rest| rest.split('"').next());
+        for code in codes.filter(|code| !code.is_empty() && !code.contains(' ')) {
+            assert!(page.contains(&format!("`{code}`")), "docs/errors.md lacks {code}");
+        }
+    }
+}

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use baton_core::Millis;
 use baton_store::Clock;
 
+use crate::Error;
+
 /// The moment from which silence means something.
 #[derive(Debug)]
 pub struct Hearing {
@@ -20,8 +22,15 @@ impl Hearing {
         Hearing { clock, from }
     }
 
-    /// Something made this server deaf until now: the store was out of reach.
-    pub fn interrupted(&self) {
+    /// Notes why a call to the store failed. One that is out of reach, or has no room to write down a sign of life, has made
+    /// this server deaf until now.
+    pub fn note(&self, error: &Error) {
+        if matches!(error, Error::Unavailable | Error::DiskFull) {
+            self.interrupted();
+        }
+    }
+
+    fn interrupted(&self) {
         *self.from.lock().expect("nobody panics while holding it") = (Instant::now(), self.clock.local());
     }
 

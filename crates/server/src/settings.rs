@@ -277,6 +277,14 @@ mod tests {
     }
 
     #[test]
+    fn every_setting_is_documented() {
+        let page = include_str!("../../../docs/settings.md");
+        for key in toml::Table::try_from(Settings::every_key()).unwrap().keys() {
+            assert!(page.contains(&format!("| `{key}` |")), "docs/settings.md lacks {key}");
+        }
+    }
+
+    #[test]
     fn a_key_of_digits_is_still_text() {
         let settings = load("", &[("BATON_API_KEY", "12345678901234567890")], SettingsFlags::default()).unwrap();
         assert_eq!(settings.api_key.as_deref(), Some("12345678901234567890"));

@@ -1,6 +1,6 @@
 -- Counts what is in each queue, up to a cap, and finds when its oldest claimable run became due. For that it looks at the
 -- first runs of each lane only: the oldest stands among them unless more than that many keyed or returned runs were put
--- before it. Of runs due later only the first ten times the cap of each lane are told apart.
+-- before it. Of runs due later only the first of each lane, twice the cap, are told apart.
 -- Held runs have no index by queue, but there are never more of them than the workers can hold.
 with clock as materialized (select coalesce($1::bigint, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now)
 select
@@ -48,7 +48,7 @@ cross join lateral (
     from lanes cross join lateral (
         select live.state from live
         where live.lane_id = lanes.lane_id and live.place = 1 and live.due_at > clock.now
-        order by live.due_at limit 10 * $3
+        order by live.due_at limit 2 * $3
     ) first
     where lanes.queue_id = wanted.queue_id
 ) later

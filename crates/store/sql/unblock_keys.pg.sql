@@ -15,5 +15,5 @@ chosen as materialized (
     ) first
 )
 update live set place = 0
-where run_id = any(array(select run_id from chosen)) and place = 2
+where run_id = any(array(select run_id from chosen))
 returning live.lane_id, live.level, live.order_at

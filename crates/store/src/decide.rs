@@ -123,8 +123,45 @@ pub(crate) fn decide(
     now: Millis,
     jitter: f64,
 ) -> Result<Decision, Refused> {
+    let (next, end, error) = rule(row, act, lease, past, now, jitter).map_err(|refused| match refused {
+        // Nobody holds the run, and nothing is known of the caller's lease: it was never given out.
+        Refused::NotHeld if past.is_none() && lease.epoch != row.rules.epoch => Refused::StaleLease,
+        Refused::NotHeld
+        | Refused::StaleLease
+        | Refused::AlreadyDone
+        | Refused::Ended
+        | Refused::Held
+        | Refused::NotDue
+        | Refused::Cancelling => refused,
+    })?;
+    let place = match next.state {
+        State::Assigned | State::Running => Place::Held,
+        State::Pending | State::Sleeping => Place::waiting(next.due_at, now),
+        State::Completed | State::Failed | State::Cancelled => Place::Held, // the row goes away
+    };
+    // What comes back unfinished keeps its place in the line; everything else lines up at its due time.
+    let order_at = if next.returned { row.order_at } else { order::place(next.due_at, now) };
+    Ok(Decision {
+        end: end.map(|end| machine::lease_end(end, &next)),
+        error,
+        place,
+        level: order::level(row.priority, next.returned),
+        order_at,
+        next,
+    })
+}
+
+/// The run afterwards, how its lease ended if this ended one, and what was said about it.
+fn rule(
+    row: &LiveRow,
+    act: &Act<'_>,
+    lease: LeaseRef,
+    past: Option<LeaseEnd>,
+    now: Millis,
+    jitter: f64,
+) -> Result<(Run, Option<LeaseEnd>, Option<String>), Refused> {
     let run = &row.rules;
-    let (next, end, error) = match act {
+    Ok(match act {
         Act::Start => (machine::start(run, lease.epoch)?, None, None),
         Act::Complete => (machine::complete(run, lease.epoch, past)?, Some(LeaseEnd::Completed), None),
         Act::Fail(failure) => (
@@ -147,21 +184,6 @@ pub(crate) fn decide(
             Some(what.lease_end()),
             Some(expiry_message(*what, &row.options)),
         ),
-    };
-    let place = match next.state {
-        State::Assigned | State::Running => Place::Held,
-        State::Pending | State::Sleeping => Place::waiting(next.due_at, now),
-        State::Completed | State::Failed | State::Cancelled => Place::Held, // the row goes away
-    };
-    // What comes back unfinished keeps its place in the line; everything else lines up at its due time.
-    let order_at = if next.returned { row.order_at } else { order::place(next.due_at, now) };
-    Ok(Decision {
-        end: end.map(|end| machine::lease_end(end, &next)),
-        error,
-        place,
-        level: order::level(row.priority, next.returned),
-        order_at,
-        next,
     })
 }
 

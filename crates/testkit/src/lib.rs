@@ -20,7 +20,19 @@ pub use process::Process;
 pub use proxy::Proxy;
 
 /// A port on 127.0.0.1 that nobody listens on at this moment.
+///
+/// It is below those the system gives to outgoing connections, so that no client sits on it when a server that was killed
+/// comes back to it.
 pub fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("no free port on 127.0.0.1");
-    listener.local_addr().expect("a bound socket has an address").port()
+    use std::sync::atomic::{AtomicU32, Ordering};
+    const PORTS: std::ops::Range<u32> = 10_000..32_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Test processes that run at the same time begin at different places.
+    let begin = std::process::id().wrapping_mul(97);
+    let candidates = PORTS.map(|_| {
+        let step = begin.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        (PORTS.start + step % (PORTS.end - PORTS.start)) as u16
+    });
+    let mut free = candidates.filter(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok());
+    free.next().expect("no free port on 127.0.0.1")
 }

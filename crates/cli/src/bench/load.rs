@@ -63,8 +63,7 @@ async fn send(target: &Target, in_flight: usize, requests: Vec<Arc<[u8]>>) -> io
             wires.push(target.connect().await?);
         }
         let begun = Instant::now();
-        let mut slots: JoinSet<_> =
-            wires.into_iter().map(|wire| slot(wire, requests.clone(), next.clone())).collect();
+        let mut slots: JoinSet<_> = wires.into_iter().map(|wire| slot(wire, requests.clone(), next.clone())).collect();
         while let Some(ended) = slots.join_next().await {
             ended.map_err(io::Error::other)??;
         }

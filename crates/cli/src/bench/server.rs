@@ -40,8 +40,7 @@ impl Server {
             Store::Sqlite => None,
             Store::Postgres { url } => Some(Database::create(url).await?),
         };
-        let mut settings: Vec<_> =
-            settings.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let mut settings: Vec<_> = settings.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
         if let Some(database) = &database {
             settings.push(("BATON_DATABASE_URL".into(), database.url.clone()));
         }
@@ -76,7 +75,6 @@ impl Server {
         (self.child, self.target) = (child, target);
         Ok(())
     }
-
 }
 
 async fn launch(directory: &Path, listen: &str, settings: &[(String, String)]) -> Result<(Child, Target), Exit> {

@@ -115,7 +115,8 @@ pub fn complete(target: &Target, runs: &[Held<'_>]) -> Vec<u8> {
     let mut body = String::with_capacity(runs.len() * 128 + 16);
     body.push_str(r#"{"runs":["#);
     for (index, run) in runs.iter().enumerate() {
-        let parts = [if index == 0 { "" } else { "," }, r#"{"run_id":""#, run.run_id, r#"","lease":""#, run.lease, "\"}"];
+        let parts =
+            [if index == 0 { "" } else { "," }, r#"{"run_id":""#, run.run_id, r#"","lease":""#, run.lease, "\"}"];
         parts.iter().for_each(|part| body.push_str(part));
     }
     body.push_str("]}");

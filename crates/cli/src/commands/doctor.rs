@@ -162,11 +162,9 @@ async fn check_server(client: &Client) -> Check {
     let name = "server";
     match client.healthz().await {
         Ok(()) => Check::ok(name, format!("{} answers", client.url())),
-        Err(error) => Check::fail(
-            name,
-            format!("{} does not: {error}", client.url()),
-            "start it with `baton serve`, or say where it is with --url",
-        ),
+        Err(error) => {
+            Check::fail(name, error.to_string(), "start it with `baton serve`, or say where it is with --url")
+        }
     }
 }
 

@@ -24,6 +24,8 @@ pub struct Screen {
 
 struct Live {
     all: MultiProgress,
+    /// Kept because a line that nobody holds disappears.
+    _headings: [ProgressBar; 2],
     rows: Vec<ProgressBar>,
     progress: ProgressBar,
 }
@@ -77,13 +79,14 @@ impl Live {
             let style = ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
             all.add(ProgressBar::new_spinner().with_style(style))
         };
-        line().set_message(" ");
-        line().set_message(format!("{DIM}{:<8} {:>8}  {:<40} {:>4}{PLAIN}", "WORKER", "PID", "HOLDS", "DONE"));
+        let headings = [line(), line()];
+        headings[0].set_message(" ");
+        headings[1].set_message(format!("{DIM}{:<8} {:>8}  {:<36} {:>4}{PLAIN}", "WORKER", "PID", "HOLDS", "DONE"));
         let rows = (0..workers).map(|_| line()).collect();
         let style = ProgressStyle::with_template("{bar:50.green} {pos}/{len} completed")
             .unwrap_or_else(|_| ProgressStyle::default_bar());
         let progress = all.add(ProgressBar::new(runs as u64).with_style(style));
-        Live { all, rows, progress }
+        Live { all, _headings: headings, rows, progress }
     }
 
     fn show(&self, board: &Board) {
@@ -105,7 +108,7 @@ fn row_text(board: &Board, row: &Row) -> String {
     };
     let refused = if row.refused > 0 { format!("{} refused", row.refused) } else { String::new() };
     format!(
-        "{color}{:<8} {:>8}  {:<40} {:>4}  {note}{refused}{PLAIN}",
+        "{color}{:<8} {:>8}  {:<36} {:>4}  {note}{refused}{PLAIN}",
         row.name,
         row.pid,
         held.join(", "),

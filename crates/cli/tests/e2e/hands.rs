@@ -67,22 +67,28 @@ impl Hands {
 
     /// Claims up to `max` runs, waits for them up to `wait`, and repeats the claim until it is answered.
     pub async fn claim(&self, max: u32, wait: Duration) -> Vec<ClaimedRun> {
-        self.try_claim(max, wait).await.expect("a good claim")
+        let claim = self.next_claim(max, wait);
+        let claimed = until_answered(async || self.inner.client().claim(self.id(), &claim).await).await;
+        let runs = claimed.expect("a good claim").runs;
+        let leases = runs.iter().map(|run| LeaseOf { run_id: run.run_id.clone(), lease: run.lease.clone() });
+        lock(&self.inner.held).extend(leases);
+        runs
     }
 
-    /// As [`Hands::claim`], where a refusal is possible.
-    pub async fn try_claim(&self, max: u32, wait: Duration) -> Result<Vec<ClaimedRun>, ClientError> {
-        let claim = Claim {
+    /// Sends one claim for one run, once, and returns its answer whatever it is.
+    pub async fn claim_once(&self, wait: Duration) -> Result<Vec<ClaimedRun>, ClientError> {
+        let claim = self.next_claim(1, wait);
+        Ok(self.inner.client().claim(self.id(), &claim).await?.runs)
+    }
+
+    fn next_claim(&self, max: u32, wait: Duration) -> Claim {
+        Claim {
             max: Some(max),
             wait_ms: Some(wait.as_millis() as u64),
             claim_no: Some(self.claims_made.fetch_add(1, Ordering::Relaxed) + 1),
             start: true,
             ..Claim::default()
-        };
-        let claimed = until_answered(async || self.inner.client().claim(self.id(), &claim).await).await?;
-        let leases = claimed.runs.iter().map(|run| LeaseOf { run_id: run.run_id.clone(), lease: run.lease.clone() });
-        lock(&self.inner.held).extend(leases);
-        Ok(claimed.runs)
+        }
     }
 
     /// Claims until it has `count` runs in all, in the order it got them.
@@ -98,11 +104,11 @@ impl Hands {
 
     /// Completes runs, and repeats the call until it is answered. Every one must be taken.
     pub async fn complete(&self, runs: &[ClaimedRun]) {
-        let report = |run: &ClaimedRun| CompleteRun {
-            run_id: Some(run.run_id.clone()),
-            lease: run.lease.clone(),
-            output: run.input.clone(),
-        };
+        if runs.is_empty() {
+            return;
+        }
+        let report =
+            |run: &ClaimedRun| CompleteRun { run_id: Some(run.run_id.clone()), lease: run.lease.clone(), output: None };
         let batch = Batch { runs: runs.iter().map(report).collect() };
         // Forgotten first: a heartbeat between the report and its answer must not be told that they are lost.
         lock(&self.inner.held).retain(|held| runs.iter().all(|run| run.lease != held.lease));
@@ -128,6 +134,13 @@ impl Inner {
     fn client(&self) -> Client {
         lock(&self.client).clone()
     }
+
+    /// A run that was completed while the heartbeat was on its way is not lost.
+    fn note_lost(&self, lost: Vec<String>) {
+        let held = lock(&self.held);
+        let lost = lost.into_iter().filter(|lost| held.iter().any(|lease| lease.run_id == *lost));
+        lock(&self.complaints).extend(lost);
+    }
 }
 
 async fn beat(inner: Arc<Inner>) {
@@ -136,10 +149,7 @@ async fn beat(inner: Arc<Inner>) {
         let heartbeat = Heartbeat { leases: lock(&inner.held).clone(), health: None };
         match inner.client().with_timeout(interval).heartbeat(&inner.worker.worker_id, &heartbeat).await {
             Ok(answer) => {
-                let held = lock(&inner.held);
-                let lost = answer.lost.into_iter().filter(|lost| held.iter().any(|lease| lease.run_id == *lost));
-                lock(&inner.complaints).extend(lost);
-                drop(held);
+                inner.note_lost(answer.lost);
                 sleep(interval).await;
             }
             Err(error) if error.is_transient() => sleep(interval / 5).await,

@@ -4,8 +4,8 @@ use baton_core::State;
 use baton_testkit::Postgres;
 
 use crate::hands::Hands;
-use crate::site::{Leases, client, job, serve, submit, worker};
 use crate::site::Gate;
+use crate::site::{Leases, client, job, serve, submit, worker};
 use crate::stream::{Stream, assert_first_in_first_out, ids};
 use crate::verdict::{assert_completed_once, wait_for_count};
 

@@ -21,7 +21,7 @@ async fn a_killed_workers_runs_are_claimable_again_in_time(store: Store) {
     let successor = Hands::register(&client, RUNS as u32).await;
     let (_, taken) = tokio::join!(async { victim.sigkill() }, successor.claim_all(RUNS));
 
-    assert!(taken.iter().all(|run| run.epoch == 2 && run.attempt == 2), "{taken:?}");
+    assert!(taken.iter().all(|run| run.epoch == 2), "{taken:?}");
     successor.complete(&taken).await;
     let fallen = client.worker(&holder).await.unwrap();
     assert_eq!(fallen.status, "OFFLINE");

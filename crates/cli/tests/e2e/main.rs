@@ -15,6 +15,7 @@ mod killed_postgres;
 mod killed_server;
 mod killed_worker;
 mod lost_answers;
+mod short_claims;
 mod site;
 mod stopped_server;
 mod stream;

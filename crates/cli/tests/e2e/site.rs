@@ -88,13 +88,19 @@ impl Site {
 
 /// Starts a server with its files in `home` and, if given, a PostgreSQL database.
 pub async fn serve(home: &Path, database: Option<&str>, leases: Leases) -> Baton {
+    serve_with(home, database, leases, &[]).await
+}
+
+/// As [`serve`], with more settings.
+pub async fn serve_with(home: &Path, database: Option<&str>, leases: Leases, more: &[(&str, &str)]) -> Baton {
     let data = home.join("data");
     let mut arguments = vec!["--data", data.to_str().expect("temporary paths are text")];
     if let Some(url) = database {
         arguments.extend(["--database", url]);
     }
     let settings = leases.settings();
-    let settings: Vec<_> = settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let settings = settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let settings: Vec<_> = settings.chain(more.iter().copied()).collect();
     Baton::serve(&arguments, &settings).await
 }
 

@@ -66,13 +66,7 @@ async fn ask(client: &Client, id: &str) -> Ended {
 
 /// How many runs of the queue are in this state, or in all.
 pub async fn count(client: &Client, state: Option<State>) -> u64 {
-    let filter = RunFilter {
-        queue: Some(QUEUE.into()),
-        state,
-        limit: Some(1),
-        total: true,
-        ..RunFilter::default()
-    };
+    let filter = RunFilter { queue: Some(QUEUE.into()), state, limit: Some(1), total: true, ..RunFilter::default() };
     client.runs(&filter).await.expect("the server answers").total.expect("it was asked for")
 }
 

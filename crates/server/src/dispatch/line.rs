@@ -18,6 +18,8 @@ use crate::metrics::Metrics;
 const CLAIM_SLOTS_MAX: usize = 256;
 /// Pause after a claim that the store could not carry out.
 const STORE_PAUSE_MS: u64 = 200;
+/// A poll that waits for less is gone before the looker passes, so it looks for itself where others use the store, too.
+const LOOKER_SEES: Duration = Duration::from_secs(1);
 
 type Answer = Result<Vec<Claimed>, Error>;
 
@@ -67,6 +69,11 @@ impl Line {
             }
             let number = waiting.next_number;
             waiting.next_number += 1;
+            if self.store.is_shared() && deadline < Instant::now() + LOOKER_SEES {
+                for lane in &slot.lanes {
+                    waiting.clean.remove(lane);
+                }
+            }
             // Park before looking: a submit between the look and the park would wake nobody.
             let look = slot.lanes.iter().any(|lane| !waiting.clean.contains(lane));
             waiting.parked.push_back(Parked { number, slot, answer });
@@ -87,13 +94,19 @@ impl Line {
         result.unwrap_or(Err(Error::Stopping))
     }
 
-    /// Takes a poll out of the line. False when it is at the store; then it is answered when it comes back.
+    /// Takes a poll out of the line. False when it is at the store, or about to be: however short its wait was, nobody
+    /// goes away empty without a look. Then it is answered when it comes back.
     fn leave(&self, number: u64) -> bool {
-        self.with(|waiting| match waiting.parked.iter().position(|parked| parked.number == number) {
-            Some(index) => waiting.parked.remove(index).is_some(),
-            None => {
-                waiting.overdue.insert(number);
-                false
+        self.with(|waiting| {
+            let place = waiting.parked.iter().position(|parked| parked.number == number);
+            let looked =
+                |index: &usize| waiting.parked[*index].slot.lanes.iter().all(|lane| waiting.clean.contains(lane));
+            match place.filter(looked) {
+                Some(index) => waiting.parked.remove(index).is_some(),
+                None => {
+                    waiting.overdue.insert(number);
+                    false
+                }
             }
         })
     }
@@ -286,7 +299,10 @@ struct Leaving<'a> {
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            self.line.with(|waiting| waiting.parked.retain(|parked| parked.number != number));
+            self.line.with(|waiting| {
+                waiting.parked.retain(|parked| parked.number != number);
+                waiting.overdue.remove(&number);
+            });
         }
     }
 }

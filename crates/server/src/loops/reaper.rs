@@ -12,8 +12,8 @@ const ROUNDS_MAX: usize = 100;
 /// One pass.
 pub(super) async fn pass(app: &App) -> Result<String, Error> {
     let result = reap(app).await;
-    if result == Err(Error::Unavailable) {
-        app.hearing.interrupted();
+    if let Err(error) = &result {
+        app.hearing.note(error);
     }
     result
 }

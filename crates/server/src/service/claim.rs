@@ -51,7 +51,10 @@ pub async fn many(app: &App, caller: &Caller, worker: WorkerId, claim: Claim) ->
     }
     let claimed = claimed?;
     match claim_no {
-        Some(number) => known.last_claim_no.store(number, Ordering::Relaxed),
+        // The larger one stands: a worker of several queues has a claim waiting on each.
+        Some(number) => {
+            known.last_claim_no.fetch_max(number, Ordering::Relaxed);
+        }
         None if !claim.start && !claimed.is_empty() => known.may_hold_unstarted.store(true, Ordering::Relaxed),
         None => {}
     }

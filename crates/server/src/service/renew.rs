@@ -66,7 +66,8 @@ struct Alive {
 }
 
 async fn renew(app: &App, known: &KnownWorker, beat: Beat) -> Result<Alive, Error> {
-    match app.renewals.call_one(beat).await? {
+    let answer = app.renewals.call_one(beat).await;
+    match answer.inspect_err(|error| app.hearing.note(error))? {
         BeatAnswer::Alive { status, lease_until, lost, cancelling } => {
             known.confirm(status);
             Ok(Alive { status, lease_until, lost, cancelling })

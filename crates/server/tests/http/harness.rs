@@ -1,5 +1,6 @@
 //! A server in this process, on a store and a clock of its own, and words to talk to it briefly.
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +14,6 @@ use baton_core::{Millis, State};
 use baton_server::entropy::SeededEntropy;
 use baton_server::{App, Settings, serve};
 use baton_store::Clock;
-use baton_testkit::Database;
 use bytes::Bytes;
 use http::{HeaderMap, Request, request};
 use http_body_util::{BodyExt, Full};
@@ -21,7 +21,6 @@ use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -62,12 +61,8 @@ pub enum On {
     Postgres,
 }
 
-enum Home {
-    Sqlite(TempDir),
-    Postgres(Database),
-    /// The store belongs to a test that looks after it itself.
-    Elsewhere,
-}
+/// What a store lives in; removed when it is dropped.
+type Home = Box<dyn Any + Send + Sync>;
 
 /// A running server.
 pub struct Server {
@@ -80,6 +75,7 @@ pub struct Server {
     stop: CancellationToken,
     served: Option<JoinHandle<()>>,
     raw: legacy::Client<HttpConnector, Full<Bytes>>,
+    /// Dropped last: the server has to be done with it.
     _home: Home,
 }
 
@@ -101,16 +97,16 @@ impl Server {
 
     async fn launch(on: On, clock: Clock, change: impl FnOnce(&mut Settings)) -> Server {
         let mut settings = Settings::default();
-        let home = match on {
+        let home: Home = match on {
             On::Sqlite => {
                 let directory = tempfile::tempdir().unwrap();
                 settings.data = directory.path().to_owned();
-                Home::Sqlite(directory)
+                Box::new(directory)
             }
             On::Postgres => {
                 let database = baton_testkit::database().await;
                 settings.database_url = Some(database.url().to_owned());
-                Home::Postgres(database)
+                Box::new(database)
             }
         };
         change(&mut settings);
@@ -120,7 +116,7 @@ impl Server {
     /// A server on the PostgreSQL database at `url`, which may be shared with others.
     pub async fn on_database(url: &str, clock: Clock) -> Server {
         let settings = Settings { database_url: Some(url.to_owned()), ..Settings::default() };
-        Server::serve(settings, clock, Home::Elsewhere).await
+        Server::serve(settings, clock, Box::new(())).await
     }
 
     async fn serve(mut settings: Settings, clock: Clock, home: Home) -> Server {
@@ -309,9 +305,8 @@ pub async fn talk(stream: &mut TcpStream, bytes: &[u8]) -> String {
 pub async fn rest(stream: &mut TcpStream) -> String {
     let mut answer = Vec::new();
     let ended = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
-    let ended = ended.unwrap_or_else(|_| panic!("not closed after {:?}", String::from_utf8_lossy(&answer)));
     // A reset is an end, too: the server closed while we were still sending.
-    ended.map_or(0, |length| length);
+    assert!(ended.is_ok(), "not closed after {:?}", String::from_utf8_lossy(&answer));
     String::from_utf8_lossy(&answer).into_owned()
 }
 

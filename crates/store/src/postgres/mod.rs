@@ -8,6 +8,7 @@ mod claim;
 mod columns;
 mod complete;
 mod cursor;
+mod deal;
 mod end;
 mod expire;
 mod listen;
@@ -19,6 +20,9 @@ mod rows;
 mod sql;
 mod submit;
 mod workers;
+
+#[cfg(test)]
+mod tests;
 
 pub use sql::SQL;
 

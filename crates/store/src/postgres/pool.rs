@@ -4,7 +4,7 @@
 //! Every statement is sent unnamed, with the types of its parameters and without any state in the session, so that
 //! PgBouncer in transaction mode may stand in between.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use baton_core::Millis;
@@ -52,9 +52,10 @@ impl From<tokio_postgres::Error> for Trouble {
         if *code == SqlState::DISK_FULL {
             return Trouble::Store(StoreError::Full);
         }
-        let gone = ["08", "57P"].iter().any(|class| code.code().starts_with(class));
-        let busy = [SqlState::TOO_MANY_CONNECTIONS, SqlState::READ_ONLY_SQL_TRANSACTION].contains(code);
-        Trouble::Store(if gone || busy { StoreError::Unavailable(text) } else { StoreError::Internal(text) })
+        // Connections, resources and operators' interventions; and a standby that cannot be written.
+        let passing = ["08", "53", "57"].iter().any(|class| code.code().starts_with(class));
+        let standby = *code == SqlState::READ_ONLY_SQL_TRANSACTION;
+        Trouble::Store(if passing || standby { StoreError::Unavailable(text) } else { StoreError::Internal(text) })
     }
 }
 
@@ -175,7 +176,8 @@ impl Database {
             client: Some(self.pool.get().await?),
             statements: &self.statements,
             begun: AtomicBool::new(direct),
-            clean: AtomicBool::new(true),
+            open: AtomicBool::new(false),
+            waiting: AtomicU32::new(0),
         })
     }
 
@@ -198,8 +200,10 @@ pub(super) struct Session<'a> {
     client: Option<Object>,
     statements: &'a AtomicU64,
     begun: AtomicBool,
-    /// False while a transaction is open.
-    clean: AtomicBool,
+    /// True while a transaction is open.
+    open: AtomicBool,
+    /// Statements that were sent and not answered yet.
+    waiting: AtomicU32,
 }
 
 impl Session<'_> {
@@ -207,8 +211,13 @@ impl Session<'_> {
         self.client.as_ref().expect("a session keeps its client until it is dropped")
     }
 
-    fn count(&self, statements: u64) {
+    /// Waits for the answer to statements. When the caller gives up meanwhile, they stay counted as waiting.
+    async fn answer<T>(&self, statements: u64, sent: impl Future<Output = T>) -> T {
         self.statements.fetch_add(statements, Ordering::Relaxed);
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let answer = sent.await;
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        answer
     }
 
     /// Sends one statement. Several of these futures joined travel together and are carried out in order.
@@ -216,22 +225,20 @@ impl Session<'_> {
         let typed: Vec<(&(dyn ToSql + Sync), _)> =
             params.iter().map(|param| (param.value, param.kind.clone())).collect();
         let client = self.client();
+        let query = client.query_typed(sql, &typed);
         if self.begun.swap(true, Ordering::Relaxed) {
-            self.count(1);
-            return Ok(client.query_typed(sql, &typed).await?);
+            return Ok(self.answer(1, query).await?);
         }
-        self.count(2);
-        self.clean.store(false, Ordering::Relaxed);
+        self.open.store(true, Ordering::Relaxed);
         let begin = client.batch_execute("begin isolation level read committed");
-        let (begun, rows) = join(begin, client.query_typed(sql, &typed)).await;
+        let (begun, rows) = self.answer(2, join(begin, query)).await;
         begun?;
         Ok(rows?)
     }
 
     /// Several statements without parameters in one text: migrations.
     pub(super) async fn run_script(&self, sql: &str) -> Outcome<()> {
-        self.count(1);
-        Ok(self.client().batch_execute(sql).await?)
+        Ok(self.answer(1, self.client().batch_execute(sql)).await?)
     }
 
     /// Ends the transaction. May travel together with the last statements: when one of them fails, this undoes.
@@ -245,23 +252,23 @@ impl Session<'_> {
     }
 
     async fn end(&self, how: &str) -> Outcome<()> {
-        // Nothing is open: no statement was sent yet, or each was a transaction of its own.
-        if self.clean.load(Ordering::Relaxed) {
+        // Nothing is open: it was ended before, no statement was sent, or each was a transaction of its own.
+        if !self.open.load(Ordering::Relaxed) {
             return Ok(());
         }
-        self.count(1);
-        self.client().batch_execute(how).await?;
-        self.clean.store(true, Ordering::Relaxed);
+        self.answer(1, self.client().batch_execute(how)).await?;
+        self.open.store(false, Ordering::Relaxed);
         Ok(())
     }
 }
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        if self.clean.load(Ordering::Relaxed) {
+        if !self.open.load(Ordering::Relaxed) && self.waiting.load(Ordering::Relaxed) == 0 {
             return;
         }
-        // An open transaction must not go back to the pool. Closing the connection rolls it back.
+        // Neither an open transaction nor a statement that nobody waits for any more may go back to the pool. Closing
+        // the connection rolls back.
         if let Some(client) = self.client.take() {
             drop(Object::take(client));
         }

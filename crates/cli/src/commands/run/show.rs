@@ -92,7 +92,8 @@ pub fn event(event: &HistoryEvent) -> String {
 /// Why a run is where it is.
 pub fn explanation(explanation: &Explanation) -> String {
     let mut text = format!("{}: {}\n", explanation.state.as_str(), explanation.summary);
-    for reason in &explanation.reasons {
+    // The summary often is the first reason in the same words.
+    for reason in explanation.reasons.iter().filter(|reason| reason.message != explanation.summary) {
         text.push_str(&format!("  - {} ({})\n", reason.message, reason.code));
     }
     if let Some(position) = explanation.position {

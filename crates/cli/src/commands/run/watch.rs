@@ -92,9 +92,11 @@ pub async fn queue(client: &Client, namespace: &str, name: &str) -> Result<(), E
     let screen = Screen::new();
     let mut before = String::new();
     loop {
-        let line = depth(&client.queue(namespace, name).await?);
-        screen.status(format!("{name}: {line}"));
-        // The age of the oldest run changes all the time; on a terminal the living line shows it.
+        let queue = client.queue(namespace, name).await?;
+        let line = depth(&queue);
+        // The age of the oldest run changes all the time, so only the living line shows it.
+        let oldest = queue.oldest_ms.map(|ms| format!(", oldest {}", duration::show(ms))).unwrap_or_default();
+        screen.status(format!("{name}: {line}{oldest}"));
         if screen.0.is_none() && line != before {
             screen.line(line.clone());
             before = line;
@@ -104,10 +106,9 @@ pub async fn queue(client: &Client, namespace: &str, name: &str) -> Result<(), E
 }
 
 fn depth(queue: &QueueView) -> String {
-    let oldest = queue.oldest_ms.map(|ms| format!(", oldest {}", duration::show(ms))).unwrap_or_default();
     let paused = if queue.paused { ", paused" } else { "" };
     format!(
-        "{} ready, {} scheduled, {} held, {} sleeping{oldest}{paused}",
+        "{} ready, {} scheduled, {} held, {} sleeping{paused}",
         queue.ready, queue.scheduled, queue.held, queue.sleeping
     )
 }

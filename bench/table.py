@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""results.jsonl -> Markdown: medians (min–max) for each peer, the floors that Baton keeps, and every metric."""
+import json
+import statistics
+import sys
+
+LIMITS = ("PostgreSQL limit", "disk ", "SQLite ", "axum ")
+BATON = {"SQLite": "Baton (SQLite, HTTP)", "PostgreSQL": "Baton (PostgreSQL, HTTP)"}
+ON_POSTGRES = ("graphile", "pg-boss", "apalis", "underway", "procrastinate", "DBOS")
+GRAPHILE_RUST = "graphile_worker "
+BULL_ALWAYS = "BullMQ 6.7.0 (node, redis 7.0 appendfsync always)"
+
+peers = {}
+for line in map(json.loads, open(sys.argv[1])):
+    peers.setdefault(line["peer"], {}).setdefault(line["metric"], []).append(line)
+
+
+def values(peer, metric):
+    return [line["value"] for line in peers.get(peer, {}).get(metric, [])]
+
+
+def median(peer, metric):
+    found = values(peer, metric)
+    return statistics.median(found) if found else None
+
+
+def number(value):
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.2f}"
+
+
+def cell(peer, metric):
+    found = values(peer, metric)
+    if not found:
+        return "–"
+    return f"{number(statistics.median(found))} ({number(min(found))}–{number(max(found))})"
+
+
+def best(metric, which):
+    """The peer with the highest median, and that."""
+    found = [(median(peer, metric), peer) for peer in peers if which(peer) and values(peer, metric)]
+    return max(found, default=(None, None))
+
+
+def is_peer(peer):
+    return not peer.startswith(LIMITS) and peer not in BATON.values()
+
+
+def on_postgres(peer):
+    return is_peer(peer) and (peer.startswith(ON_POSTGRES) or "PostgreSQL backend" in peer)
+
+
+def floors():
+    """(what, Baton's median, the peer it is held against, that one's median, the least ratio)."""
+    held = best("enqueue_one", on_postgres)
+    yield "one by one, PostgreSQL", median(BATON["PostgreSQL"], "enqueue_one"), *held, 3.0
+    held = median(BULL_ALWAYS, "enqueue_one"), BULL_ALWAYS
+    yield "one by one, SQLite", median(BATON["SQLite"], "enqueue_one_20k"), *held, 1.0
+    for store, peer in BATON.items():
+        yield f"bulk, {store}", median(peer, "enqueue_bulk"), *best("enqueue_bulk", is_peer), 0.5
+    for metric in ("drain", "drain_100k"):
+        held = best(metric, lambda peer: peer.startswith(GRAPHILE_RUST))
+        for store, least in (("PostgreSQL", 0.3), ("SQLite", 0.5)):
+            yield f"{metric}, {store}", median(BATON[store], metric), *held, least
+
+
+def heading(*names, right=()):
+    print(f"\n| {' | '.join(names)} |\n|{'|'.join('---:' if name in right else '---' for name in names)}|")
+
+
+columns = {
+    "enqueue_bulk": "bulk, runs/s", "enqueue_one": "one by one, 5,000, runs/s", "enqueue_one_20k": "one by one, 20,000, runs/s",
+    "drain": "drain, runs/s", "drain_100k": "drain 100,000, runs/s", "pickup_p50": "pickup p50, ms", "pickup_p99": "pickup p99, ms"}
+heading("who", *columns.values(), right=columns.values())
+for peer in peers:
+    if not peer.startswith(LIMITS):
+        print(f"| {peer} | {' | '.join(cell(peer, metric) for metric in columns)} |")
+
+missed = False
+heading("floor", "Baton", "held against", "its median", "ratio", "at least", "", right=("Baton", "its median", "ratio", "at least"))
+for what, ours, theirs, against, least in floors():
+    if ours is None or theirs is None:
+        print(f"| {what} | {'–' if ours is None else number(ours)} | {against or '–'} | – | – | {least} | not measured |")
+        continue
+    met = ours >= least * theirs
+    missed |= not met
+    verdict = "met" if met else "**missed**"
+    print(f"| {what} | {number(ours)} | {against} | {number(theirs)} | {ours / theirs:.2f} | {least} | {verdict} |")
+heading("floor", "Baton", "at most, ms", "", right=("Baton", "at most, ms"))
+for store, peer in BATON.items():
+    for metric, most in (("pickup_p50", 2), ("pickup_p99", 6)):
+        ours = median(peer, metric)
+        if ours is not None:
+            missed |= ours > most
+            print(f"| {metric}, {store} | {ours:.2f} | {most} | {'met' if ours <= most else '**missed**'} |")
+
+heading("limit of the machine", "median (min–max)", "unit", "settings", right=("median (min–max)",))
+for peer, metrics in peers.items():
+    if peer.startswith(LIMITS):
+        for metric, lines in metrics.items():
+            print(f"| {peer}: {metric} | {cell(peer, metric)} | {lines[0]['unit']} | {lines[0]['settings']} |")
+
+print("\nEvery metric. Cores: CPU used by the driver (for Baton: with its server) / by other servers, start included.")
+heading("who", "metric", "median (min–max)", "unit", "times", "cores", "foreign CPU", "settings", right=("median (min–max)", "times"))
+for peer, metrics in peers.items():
+    for metric, lines in metrics.items():
+        cores = " / ".join(f"{statistics.median(each):.1f}" for each in zip(*(line["cpu"] for line in lines)))
+        foreign = f"{max(line['foreign'] for line in lines):.0%}"
+        print(f"| {peer} | {metric} | {cell(peer, metric)} | {lines[0]['unit']} | {len(lines)} | {cores} | {foreign} | {lines[0]['settings']} |")
+sys.exit(1 if missed else 0)

@@ -1,0 +1,165 @@
+//! Two servers on one PostgreSQL.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use baton::Client;
+use baton_core::State;
+use baton_testkit::{Baton, Database};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::balancer::Balancer;
+use crate::hands::Hands;
+use crate::site::{Gate, Leases, client, job, serve_with, submit, worker};
+use crate::verdict::{assert_completed_once, wait_for_count};
+use crate::wait::eventually;
+
+struct Pair {
+    servers: [Baton; 2],
+    homes: [TempDir; 2],
+    _database: Database,
+}
+
+impl Pair {
+    async fn start(leases: Leases) -> Pair {
+        Pair::start_with(leases, &[]).await
+    }
+
+    async fn start_with(leases: Leases, settings: &[(&str, &str)]) -> Pair {
+        let database = baton_testkit::database().await;
+        let homes = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        // At the same time, so that both find an empty database and want to migrate it.
+        let servers = tokio::join!(
+            serve_with(homes[0].path(), Some(database.url()), leases, settings),
+            serve_with(homes[1].path(), Some(database.url()), leases, settings),
+        );
+        Pair { servers: servers.into(), homes, _database: database }
+    }
+
+    fn clients(&self) -> [Client; 2] {
+        [client(&self.servers[0].url()), client(&self.servers[1].url())]
+    }
+}
+
+/// Waits until a poll is parked at the server.
+async fn wait_for_parked_poll(client: &Client) {
+    eventually("a parked poll", async || {
+        let metrics = client.metrics().await.expect("the server answers");
+        metrics.lines().any(|line| line == "baton_polls_waiting 1").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_submit_on_one_server_wakes_a_poll_on_the_other() {
+    let pair = Pair::start(Leases::LONG).await;
+    let [here, there] = pair.clients();
+    let hands = Hands::register(&there, 1).await;
+    let (mut ids, mut waits) = (Vec::new(), Vec::new());
+    for _ in 0..9 {
+        let claim = async {
+            let claimed = hands.claim(1, Duration::from_secs(20)).await;
+            (claimed, Instant::now())
+        };
+        let submit = async {
+            wait_for_parked_poll(&there).await;
+            let sent = Instant::now();
+            (submit(&here, vec![job()]).await, sent)
+        };
+        let ((claimed, came), (submitted, sent)) = tokio::join!(claim, submit);
+        assert_eq!(claimed[0].run_id, submitted[0]);
+        hands.complete(&claimed).await;
+        ids.extend(submitted);
+        waits.push(came - sent);
+    }
+    waits.sort();
+    println!("from submit on one server to claim on the other: {waits:?}");
+    assert!(waits[8] < Duration::from_millis(1_500), "the promise is a second: {waits:?}");
+    // Each poll parks just after a look of the server, so without the hint most would wait for nearly a second.
+    assert!(waits[4] < Duration::from_millis(300), "the hint is not heard: {waits:?}");
+    assert_completed_once(&here, &ids).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_of_a_killed_server_go_on_with_the_other() {
+    const HELD: usize = 4;
+    let mut pair = Pair::start(Leases::SHORT).await;
+    let [here, there] = pair.clients();
+    let gate = Gate::in_directory(pair.homes[0].path());
+    let balancer = Balancer::start(&[here.url().to_owned(), there.url().to_owned()]).await;
+    let ids = submit(&here, vec![job(); 2 * HELD]).await;
+    let hands = Hands::register(&here, HELD as u32).await;
+    let held = hands.claim_all(HELD).await;
+    let worker = worker(&balancer.url(), HELD as u32, &gate.command());
+    wait_for_count(&here, State::Running, 2 * HELD as u64).await;
+
+    pair.servers[0].kill9();
+    hands.turn_to(&there);
+    // A successor waits for whatever is taken away. The wait is longer than a lease lives: nothing may come.
+    let successor = Hands::register(&there, 100).await;
+    let taken = successor.claim(100, Leases::SHORT.ttl + Duration::from_secs(2)).await;
+    assert!(taken.is_empty(), "{taken:?}; the worker printed:\n{}", worker.output());
+    hands.complete(&held).await;
+    gate.open();
+    wait_for_count(&there, State::Completed, 2 * HELD as u64).await;
+    for ended in assert_completed_once(&there, &ids).await {
+        assert_eq!(ended.run.epoch, 1, "{ended:?}");
+    }
+    assert_eq!(hands.complaints(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_polls_without_waiting_sees_what_the_other_server_took_in() {
+    let pair = Pair::start_with(Leases::LONG, &[("BATON_DATABASE_LISTEN", "false")]).await;
+    let [here, there] = pair.clients();
+    let hands = Hands::register(&there, 1).await;
+    assert!(hands.claim(1, Duration::ZERO).await.is_empty());
+    let ids = submit(&here, vec![job()]).await;
+    // No hint came, and nobody waits there for whom the server would look: this poll has to look for itself.
+    let claimed = hands.claim(1, Duration::ZERO).await;
+    assert_eq!(claimed.len(), 1);
+    hands.complete(&claimed).await;
+    assert_completed_once(&here, &ids).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_servers_never_hand_out_a_run_twice() {
+    const RUNS: usize = 2_000;
+    let pair = Pair::start(Leases::LONG).await;
+    let clients = pair.clients();
+    let ids = submit(&clients[0], vec![job(); RUNS]).await;
+    let claimed_in_all = Arc::new(AtomicUsize::new(0));
+    let mut claimers = JoinSet::new();
+    for number in 0..8 {
+        let (client, claimed_in_all) = (clients[number % 2].clone(), claimed_in_all.clone());
+        claimers.spawn(async move {
+            let hands = Hands::register(&client, 100).await;
+            let mut claims = Vec::new();
+            // Odd sizes, so that the two servers meet in the middle of each other's batches.
+            let max = [1, 7, 13, 29][number / 2];
+            while claimed_in_all.load(Ordering::SeqCst) < RUNS {
+                let claimed = hands.claim(max, Duration::from_millis(100)).await;
+                claimed_in_all.fetch_add(claimed.len(), Ordering::SeqCst);
+                hands.complete(&claimed).await;
+                claims.extend(claimed.into_iter().map(|run| (run.run_id, run.epoch)));
+            }
+            claims
+        });
+    }
+    let claims: Vec<Vec<(String, u32)>> = claimers.join_all().await;
+    let busy = claims.iter().filter(|claims| !claims.is_empty()).count();
+    let mut times = HashMap::<String, u32>::new();
+    for (run, epoch) in claims.into_iter().flatten() {
+        assert_eq!(epoch, 1, "{run}");
+        *times.entry(run).or_default() += 1;
+    }
+    let twice: Vec<_> = times.iter().filter(|(_, times)| **times > 1).collect();
+    assert!(twice.is_empty(), "handed out more than once: {twice:?}");
+    assert_eq!(times.len(), RUNS);
+    assert!(busy >= 4, "only {busy} of 8 claimers got anything, so nobody met anybody");
+    assert_completed_once(&clients[1], &ids).await;
+}

@@ -1,0 +1,267 @@
+//! The worker's loop against a server that answers as each test wants: late, wrongly, or not at all.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use baton::{Cancel, Client, Failure, Stop, Worker, WorkerEvent};
+use baton_proto::ClaimedRun;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+
+/// A test that takes longer has failed.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+enum Reply {
+    Json(u16, Value),
+    /// The connection is closed without an answer.
+    HangUp,
+    /// No answer, ever.
+    Silence,
+}
+
+type Script = dyn Fn(&str, usize, &Value) -> Option<Reply> + Send + Sync;
+
+/// A server that follows a script: verb, how often it was called before, body. Where the script says nothing, it
+/// answers as a server does that has one run, once.
+struct Fake {
+    client: Client,
+    calls: mpsc::UnboundedReceiver<(String, Value)>,
+}
+
+impl Fake {
+    async fn start(script: impl Fn(&str, usize, &Value) -> Option<Reply> + Send + Sync + 'static) -> Fake {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = Client::new(&format!("http://{}", listener.local_addr().unwrap()), "").unwrap();
+        let (sender, calls) = mpsc::unbounded_channel();
+        let script: Arc<Script> = Arc::new(script);
+        let counts: Arc<Mutex<HashMap<String, usize>>> = Arc::default();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (script, counts, sender) = (script.clone(), counts.clone(), sender.clone());
+                tokio::spawn(async move {
+                    let service =
+                        service_fn(move |request| answer(request, script.clone(), counts.clone(), sender.clone()));
+                    // An error is how a connection is hung up.
+                    let _ = hyper::server::conn::http1::Builder::new()
+                        .serve_connection(TokioIo::new(stream), service)
+                        .await;
+                });
+            }
+        });
+        Fake { client, calls }
+    }
+
+    /// Waits for the next call of this verb.
+    async fn next(&mut self, verb: &str) -> Value {
+        let found = async {
+            loop {
+                let (called, body) = self.calls.recv().await.expect("the server is there");
+                if called == verb {
+                    return body;
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("no call of {verb}"))
+    }
+
+    fn worker(&self) -> Worker {
+        Worker::new(self.client.clone(), ["t"])
+    }
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    script: Arc<Script>,
+    counts: Arc<Mutex<HashMap<String, usize>>>,
+    sender: mpsc::UnboundedSender<(String, Value)>,
+) -> Result<Response<Full<Bytes>>, std::io::Error> {
+    let path = request.uri().path().to_owned();
+    let verb = if path == "/api/v1/workers" { "register" } else { path.rsplit('/').next().unwrap_or_default() };
+    let body = request.into_body().collect().await.map_err(std::io::Error::other)?.to_bytes();
+    let body: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    let before = {
+        let mut counts = counts.lock().unwrap();
+        let count = counts.entry(verb.to_owned()).or_default();
+        *count += 1;
+        *count - 1
+    };
+    let _ = sender.send((verb.to_owned(), body.clone()));
+    let reply = script(verb, before, &body).unwrap_or_else(|| usual(verb, before));
+    match reply {
+        Reply::Json(status, body) => Ok(Response::builder().status(status).body(Full::from(body.to_string())).unwrap()),
+        Reply::HangUp => Err(std::io::Error::other("hung up")),
+        Reply::Silence => std::future::pending::<Result<_, Infallible>>().await.map_err(|never| match never {}),
+    }
+}
+
+fn usual(verb: &str, before: usize) -> Reply {
+    match verb {
+        "register" => {
+            let id = format!("w{before}");
+            Reply::Json(201, json!({"worker_id": id, "heartbeat_interval_ms": 20, "lease_ttl_ms": 60}))
+        }
+        "claim" if before == 0 => one_run(),
+        "claim" => Reply::Silence,
+        "heartbeat" => alive(json!([]), json!([])),
+        "deregister" => Reply::Json(200, json!({"given_back": 0})),
+        _ => Reply::Json(200, json!({"id": "r", "state": "completed"})),
+    }
+}
+
+fn one_run() -> Reply {
+    let run = json!({"run_id": "r", "lease": "bl_1_x", "epoch": 1, "queue": "default", "type": "t", "attempt": 1,
+        "priority": 5, "submitted_at": "2026-01-01T00:00:00Z", "input": 7});
+    Reply::Json(200, json!({"runs": [run]}))
+}
+
+fn alive(lost: Value, cancelling: Value) -> Reply {
+    let body = json!({"status": "ONLINE", "should_drain": false, "lease_until": "2026-01-01T00:00:00Z",
+        "lost": lost, "cancelling": cancelling});
+    Reply::Json(200, body)
+}
+
+fn refusal(status: u16, code: &str) -> Reply {
+    Reply::Json(status, json!({"error": code, "code": code}))
+}
+
+async fn echo(run: ClaimedRun, _: Cancel) -> Result<Value, Failure> {
+    Ok(serde_json::from_str(run.input.unwrap().get()).unwrap())
+}
+
+#[tokio::test]
+async fn a_report_is_repeated_until_the_server_answers() {
+    let mut fake = Fake::start(|verb, before, _| match (verb, before) {
+        ("complete", 0) => Some(Reply::HangUp),
+        ("complete", 1) => Some(refusal(503, "unavailable")),
+        _ => None,
+    })
+    .await;
+    tokio::spawn(fake.worker().run(echo, std::future::pending()));
+    for _ in 0..3 {
+        assert_eq!(fake.next("complete").await, json!({"lease": "bl_1_x", "output": 7}));
+    }
+}
+
+#[tokio::test]
+async fn a_refused_report_is_told_and_not_repeated() {
+    let mut fake = Fake::start(|verb, _, _| (verb == "complete").then(|| refusal(409, "lease_lost"))).await;
+    let (sender, mut events) = mpsc::unbounded_channel();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let worker = fake.worker().watch(move |event| drop(sender.send(event)));
+    let working = tokio::spawn(worker.run(echo, async move { drop(stopped.await) }));
+    let refused = async {
+        loop {
+            if let WorkerEvent::Refused { run_id, epoch, code, .. } = events.recv().await.unwrap() {
+                return (run_id, epoch, code);
+            }
+        }
+    };
+    let refused = tokio::time::timeout(PATIENCE, refused).await.unwrap();
+    assert_eq!(refused, ("r".into(), 1, "lease_lost".into()));
+    stop.send(()).unwrap();
+    working.await.unwrap().unwrap();
+    let calls: Vec<String> = std::iter::from_fn(|| fake.calls.try_recv().ok()).map(|(verb, _)| verb).collect();
+    assert_eq!(calls.iter().filter(|verb| *verb == "complete").count(), 1, "{calls:?}");
+}
+
+#[tokio::test]
+async fn a_claim_without_an_answer_is_repeated_under_the_same_number() {
+    let mut fake = Fake::start(|verb, before, _| match (verb, before) {
+        ("claim", 0) => Some(Reply::HangUp),
+        ("claim", 1) => Some(one_run()),
+        _ => None,
+    })
+    .await;
+    tokio::spawn(fake.worker().run(echo, std::future::pending()));
+    let numbers = [fake.next("claim").await, fake.next("claim").await, fake.next("claim").await];
+    assert_eq!(numbers.map(|claim| claim["claim_no"].as_u64()), [Some(1), Some(1), Some(2)]);
+}
+
+#[tokio::test]
+async fn a_worker_that_was_given_up_stops_its_handlers_and_registers_again() {
+    let mut fake = Fake::start(|verb, before, body| match (verb, before) {
+        ("heartbeat", _) if body["leases"] != Value::Null => Some(refusal(409, "worker_offline")),
+        _ => None,
+    })
+    .await;
+    let (sender, mut stops) = mpsc::unbounded_channel();
+    let handler = move |_, cancel: Cancel| {
+        let sender = sender.clone();
+        async move {
+            sender.send(cancel.stopped().await).unwrap();
+            Err(Failure::new("stopped"))
+        }
+    };
+    tokio::spawn(fake.worker().run(handler, std::future::pending()));
+    let first = fake.next("register").await;
+    let second = fake.next("register").await;
+    assert_ne!(first["instance"], second["instance"], "every start is a new incarnation");
+    assert_eq!(tokio::time::timeout(PATIENCE, stops.recv()).await.unwrap(), Some(Stop::LeaseLost));
+}
+
+#[tokio::test]
+async fn a_cancelled_run_is_stopped_and_failed() {
+    let mut fake = Fake::start(|verb, _, body| {
+        (verb == "heartbeat" && body["leases"] != Value::Null).then(|| alive(json!([]), json!(["r"])))
+    })
+    .await;
+    let handler = |_, cancel: Cancel| async move { Err(Failure::new(format!("{:?}", cancel.stopped().await))) };
+    tokio::spawn(fake.worker().run(handler, std::future::pending()));
+    assert_eq!(fake.next("fail").await["error"], "Cancelled");
+}
+
+#[tokio::test]
+async fn a_handler_that_panics_fails_its_attempt() {
+    let mut fake = Fake::start(|_, _, _| None).await;
+    let handler = |run: ClaimedRun, _| async move { panic!("cannot do {}", run.run_id) };
+    tokio::spawn(fake.worker().run(handler, std::future::pending()));
+    let failed = fake.next("fail").await;
+    assert_eq!((&failed["code"], &failed["retryable"]), (&json!("panic"), &json!(true)));
+}
+
+#[tokio::test]
+async fn what_is_not_finished_in_time_is_given_back_before_the_worker_goes() {
+    let mut fake = Fake::start(|_, _, _| None).await;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let (started, mut is_started) = mpsc::unbounded_channel();
+    let handler = move |_, _| {
+        started.send(()).unwrap();
+        // Deaf to every signal, so that it has to be dropped.
+        std::future::pending::<Result<Value, Failure>>()
+    };
+    let short = Duration::from_millis(10);
+    let worker = fake.worker().drain_timeout(short).stop_grace(short);
+    let working = tokio::spawn(worker.run(handler, async move { drop(stopped.await) }));
+    is_started.recv().await.unwrap();
+    stop.send(()).unwrap();
+    assert_eq!(fake.next("give_back").await["lease"], "bl_1_x");
+    fake.next("deregister").await;
+    tokio::time::timeout(PATIENCE, working).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_worker_that_is_told_to_drain_finishes_and_goes() {
+    let mut fake = Fake::start(|verb, before, _| {
+        let body = json!({"status": "DRAINING", "should_drain": true, "lease_until": "2026-01-01T00:00:00Z",
+            "lost": [], "cancelling": []});
+        (verb == "heartbeat" && before > 0).then_some(Reply::Json(200, body))
+    })
+    .await;
+    let working = tokio::spawn(fake.worker().run(echo, std::future::pending()));
+    fake.next("deregister").await;
+    tokio::time::timeout(PATIENCE, working).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_worker_that_is_refused_for_good_says_so() {
+    let fake = Fake::start(|verb, _, _| (verb == "register").then(|| refusal(403, "forbidden"))).await;
+    let error = fake.worker().run(echo, std::future::pending()).await.unwrap_err();
+    assert_eq!(error.code(), Some("forbidden"));
+}

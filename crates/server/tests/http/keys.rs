@@ -1,0 +1,149 @@
+//! /api/v1/keys and /api/v1/audit.
+
+use baton::proto::{CreateKey, PauseQueue, QueueLimits};
+use serde_json::json;
+
+use crate::harness::{KEY, On, Server, on_both, refusal, run};
+
+fn key(scopes: &[&str], namespace: Option<&str>) -> CreateKey {
+    let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
+    CreateKey { name: "ci".into(), scopes, namespace: namespace.map(str::to_owned) }
+}
+
+async fn a_key_is_shown_once_and_works_in_both_headers(on: On) {
+    let server = Server::start(on).await;
+    let answer = server.call("POST", "/api/v1/keys", r#"{"name":"ci","scopes":["read","read"]}"#).await;
+    assert_eq!(answer.status, 201);
+    let created = answer.json();
+    let secret = created["key"].as_str().unwrap();
+    assert!(secret.starts_with("bk_") && secret.len() >= 29, "{secret}");
+    let list = server.call("GET", "/api/v1/keys", "").await;
+    assert!(!String::from_utf8_lossy(&list.body).contains(secret), "never shown again");
+    let listed = &list.json()["keys"][0];
+    assert_eq!((&listed["id"], &listed["scopes"]), (&created["id"], &json!(["read"])));
+    for (name, value) in [
+        ("x-api-key", secret.to_owned()),
+        ("authorization", format!("Bearer {secret}")),
+        ("authorization", format!("bearer {secret}")),
+    ] {
+        let answer = server.send(server.request("GET", "/api/v1/runs").header(name, value), "").await;
+        assert_eq!(answer.status, 200, "{name}");
+    }
+    for wrong in [
+        json!({"name": "", "scopes": ["read"]}),
+        json!({"name": "x", "scopes": []}),
+        json!({"name": "x", "scopes": ["root"]}),
+        json!({"name": "x", "scopes": ["read"], "namespace": ""}),
+        json!({"name": "x"}),
+    ] {
+        assert_eq!(server.call("POST", "/api/v1/keys", wrong.to_string()).await.refusal(), "422 invalid", "{wrong}");
+    }
+}
+
+async fn without_a_good_key_nothing_is_told(on: On) {
+    let server = Server::start(on).await;
+    let none = server.send(server.request("GET", "/api/v1/runs"), "").await;
+    assert_eq!((none.refusal().as_str(), none.header("www-authenticate")), ("401 no_credential", "Bearer"));
+    assert!(none.json()["error"].as_str().unwrap().contains("X-API-Key"), "the message names the header");
+    let basic = server.request("GET", "/api/v1/runs").header("authorization", "Basic eDp5");
+    assert_eq!(server.send(basic, "").await.refusal(), "401 no_credential");
+    for wrong in ["x", "bk_00000000000000000000000000000000", &KEY[1..], &format!("{KEY}x")] {
+        let answer = server.send(server.request("GET", "/api/v1/runs").header("x-api-key", wrong), "").await;
+        assert_eq!(answer.refusal(), "403 bad_credential", "{wrong}");
+        assert!(!String::from_utf8_lossy(&answer.body).contains(wrong), "a key is never repeated");
+    }
+    assert_eq!(server.metric("baton_credential_refusals_total").await, 4);
+    let log = server.client.audit_log(None, None).await.unwrap().lines;
+    assert_eq!(log.iter().filter(|line| line.action == "credential.refused").count(), 4);
+    assert!(log.iter().all(|line| line.actor == "127.0.0.1"), "{log:?}");
+}
+
+async fn a_revoked_key_is_refused_at_once(on: On) {
+    let server = Server::start(on).await;
+    let created = server.client.create_key(&key(&["submit"], None)).await.unwrap();
+    let client = server.client_with(&created.key);
+    client.submit(&run()).await.unwrap();
+    for _ in 0..2 {
+        server.client.revoke_key(&created.id).await.unwrap();
+        assert_eq!(refusal(client.submit(&run()).await), "403 bad_credential");
+    }
+    assert!(server.client.keys().await.unwrap().keys[0].revoked_at.is_some());
+    let answer = server.call("DELETE", &format!("/api/v1/keys/{}", created.id), "").await;
+    assert_eq!((answer.status, answer.body.len()), (204, 0));
+    for unknown in ["key_x", "%00"] {
+        let answer = server.call("DELETE", &format!("/api/v1/keys/{unknown}"), "").await;
+        assert_eq!(answer.refusal(), "404 not_found");
+    }
+}
+
+async fn a_namespaces_admin_sees_and_makes_only_its_own_keys(on: On) {
+    let server = Server::start(on).await;
+    let root = server.client.create_key(&key(&["read"], None)).await.unwrap();
+    let team = server.client_for(&["admin"], Some("team")).await;
+    let own = team.create_key(&key(&["admin"], None)).await.unwrap();
+    let listed = team.keys().await.unwrap().keys;
+    assert_eq!(listed.len(), 2);
+    assert!(
+        listed.iter().all(|key| key.namespace.as_deref() == Some("team")),
+        "a key never reaches further: {listed:?}"
+    );
+    assert_eq!(refusal(team.create_key(&key(&["read"], Some("default"))).await), "403 forbidden");
+    assert_eq!(refusal(team.revoke_key(&root.id).await), "404 not_found");
+    team.revoke_key(&own.id).await.unwrap();
+    assert_eq!(refusal(team.audit_log(None, None).await), "403 forbidden");
+    assert_eq!(server.client.keys().await.unwrap().keys.len(), 3);
+}
+
+async fn every_administrative_act_is_written_down(on: On) {
+    let server = Server::start(on).await;
+    let created = server.client.create_key(&key(&["admin"], None)).await.unwrap();
+    let admin = server.client_with(&created.key);
+    let worker = server.worker("mac").await;
+    admin.drain(&worker).await.unwrap();
+    admin.force_offline(&worker).await.unwrap();
+    admin.pause_queue("default", "builds", &PauseQueue::default()).await.unwrap();
+    admin.resume_queue("default", "builds").await.unwrap();
+    let limits = QueueLimits { key_limit: Some(Some(3)), ..QueueLimits::default() };
+    admin.limit_queue("default", "builds", &limits).await.unwrap();
+    admin.revoke_key(&created.id).await.unwrap();
+    let mut lines = Vec::new();
+    let mut cursor = None;
+    loop {
+        let page = server.client.audit_log(Some(3), cursor.as_deref()).await.unwrap();
+        lines.extend(page.lines);
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    lines.reverse();
+    let told: Vec<_> =
+        lines.iter().map(|line| (line.actor.as_str(), line.action.as_str(), line.subject.as_str())).collect();
+    let (by, key_id) = (created.id.as_str(), created.id.as_str());
+    assert_eq!(
+        told,
+        [
+            ("settings", "key.create", key_id),
+            (by, "worker.drain", worker.as_str()),
+            (by, "worker.offline", worker.as_str()),
+            (by, "queue.pause", "builds"),
+            (by, "queue.resume", "builds"),
+            (by, "queue.limit", "builds"),
+            (by, "key.revoke", key_id),
+        ]
+    );
+    assert!(lines[5].detail.contains("key_limit") && lines[0].detail.contains("admin"));
+    assert!(lines.iter().all(|line| !line.detail.contains(&created.key)));
+    for wrong in ["limit=0", "cursor=x", "actor=me"] {
+        let answer = server.call("GET", &format!("/api/v1/audit?{wrong}"), "").await;
+        assert_eq!(answer.refusal(), "422 invalid", "{wrong}");
+    }
+}
+
+on_both!(
+    a_key_is_shown_once_and_works_in_both_headers,
+    without_a_good_key_nothing_is_told,
+    a_revoked_key_is_refused_at_once,
+    a_namespaces_admin_sees_and_makes_only_its_own_keys,
+    every_administrative_act_is_written_down,
+);

@@ -1,0 +1,121 @@
+//! What each kind of key may do: every route against every scope, and against another namespace.
+
+use crate::harness::{KEY, On, Server, on_both};
+
+/// Route, and the scopes that open it besides admin.
+const ROUTES: [(&str, &str, &[&str]); 31] = [
+    ("POST", "/api/v1/runs", &["submit"]),
+    ("POST", "/api/v1/runs/batch", &["submit"]),
+    ("GET", "/api/v1/runs", &["submit", "read"]),
+    ("GET", "/api/v1/runs/{run}", &["submit", "read"]),
+    ("GET", "/api/v1/runs/{run}/history", &["submit", "read"]),
+    ("GET", "/api/v1/runs/{run}/explain", &["submit", "read"]),
+    ("POST", "/api/v1/runs/{run}/cancel", &["submit"]),
+    ("POST", "/api/v1/runs/{run}/retry", &["submit"]),
+    ("POST", "/api/v1/runs/{run}/start", &["worker"]),
+    ("POST", "/api/v1/runs/{run}/complete", &["worker"]),
+    ("POST", "/api/v1/runs/{run}/fail", &["worker"]),
+    ("POST", "/api/v1/runs/{run}/give_back", &["worker"]),
+    ("POST", "/api/v1/runs/{run}/sleep", &["worker"]),
+    ("POST", "/api/v1/runs/start", &["worker"]),
+    ("POST", "/api/v1/runs/complete", &["worker"]),
+    ("POST", "/api/v1/runs/fail", &["worker"]),
+    ("POST", "/api/v1/runs/give_back", &["worker"]),
+    ("POST", "/api/v1/workers", &["worker"]),
+    ("GET", "/api/v1/workers", &["submit", "read"]),
+    ("GET", "/api/v1/workers/{worker}", &["submit", "read"]),
+    ("POST", "/api/v1/workers/{worker}/heartbeat", &["worker"]),
+    ("POST", "/api/v1/workers/{worker}/claim", &["worker"]),
+    ("POST", "/api/v1/workers/{worker}/drain", &[]),
+    ("POST", "/api/v1/workers/{worker}/offline", &[]),
+    ("GET", "/api/v1/queues", &["submit", "read"]),
+    ("GET", "/api/v1/queues/builds", &["submit", "read"]),
+    ("PATCH", "/api/v1/queues/builds", &[]),
+    ("POST", "/api/v1/queues/builds/pause", &[]),
+    ("POST", "/api/v1/keys", &[]),
+    ("GET", "/api/v1/keys", &[]),
+    ("GET", "/api/v1/audit", &[]),
+];
+
+/// A body that gets past the decoder, so that only the key decides.
+fn body(path: &str, run: &str, lease: &str) -> String {
+    let one = |extra: &str| format!(r#"{{"lease":"{lease}"{extra}}}"#);
+    let batch = |extra: &str| format!(r#"{{"runs":[{{"run_id":"{run}","lease":"{lease}"{extra}}}]}}"#);
+    match path {
+        "/api/v1/runs" => r#"{"queue":"builds","type":"ios"}"#.into(),
+        "/api/v1/runs/batch" => r#"{"runs":[{"queue":"builds","type":"ios"}]}"#.into(),
+        "/api/v1/runs/fail" => batch(r#","error":"x""#),
+        "/api/v1/runs/start" | "/api/v1/runs/complete" | "/api/v1/runs/give_back" => batch(""),
+        "/api/v1/runs/{run}/fail" => one(r#","error":"x""#),
+        "/api/v1/runs/{run}/sleep" => one(r#","ms":1"#),
+        path if path.starts_with("/api/v1/runs/{run}/") => one(""),
+        "/api/v1/workers" => r#"{"types":["ios"]}"#.into(),
+        "/api/v1/keys" => r#"{"name":"x","scopes":["read"]}"#.into(),
+        _ => "{}".into(),
+    }
+}
+
+async fn each_scope_opens_its_routes_and_no_others(on: On) {
+    let server = Server::start(on).await;
+    let keys = ["submit", "worker", "read"].map(|scope| (scope, format!(r#"{{"name":"x","scopes":["{scope}"]}}"#)));
+    for (scope, wanted) in keys {
+        let key = server.call("POST", "/api/v1/keys", wanted).await.json()["key"].as_str().unwrap().to_owned();
+        for (method, path, open_to) in ROUTES {
+            // A fresh run and worker for each call: the one before may have ended them.
+            let (worker, claimed) = server.held().await;
+            let full = path.replace("{run}", &claimed.run_id).replace("{worker}", &worker);
+            let body = body(path, &claimed.run_id, &claimed.lease);
+            let answer = server.send(server.request(method, &full).header("x-api-key", &key), body).await;
+            match open_to.contains(&scope) {
+                true => assert_ne!(answer.status, 403, "{scope}: {method} {path}: {answer:?}"),
+                false => assert_eq!(answer.refusal(), "403 forbidden", "{scope}: {method} {path}"),
+            }
+            server.client.cancel(&claimed.run_id).await.ok();
+            server.client.force_offline(&worker).await.unwrap();
+            let queue = server.client.queue("default", "builds").await.unwrap();
+            assert!(!queue.paused, "{scope} may not pause");
+            if queue.ready > 0 {
+                clear(&server).await;
+            }
+        }
+    }
+}
+
+/// Cancels what a call submitted, so that the next one finds its own run.
+async fn clear(server: &Server) {
+    let waiting = baton::RunFilter { state: Some(baton_core::State::Pending), ..baton::RunFilter::default() };
+    for run in server.client.runs(&waiting).await.unwrap().runs {
+        server.client.cancel(&run.id).await.unwrap();
+    }
+}
+
+async fn a_key_reaches_into_no_other_namespace(on: On) {
+    let server = Server::start(on).await;
+    let wanted = r#"{"name":"x","scopes":["admin"],"namespace":"team"}"#;
+    let key = server.call("POST", "/api/v1/keys", wanted).await.json()["key"].as_str().unwrap().to_owned();
+    let (worker, claimed) = server.held().await;
+    // Lists show the own namespace only; leases prove themselves; keys are looked at elsewhere.
+    let lists = ["/api/v1/workers", "/api/v1/queues", "/api/v1/runs", "/api/v1/keys"];
+    for (method, path, _) in ROUTES {
+        let reports = ["/start", "/complete", "/fail", "/give_back", "/sleep"].iter().any(|verb| path.ends_with(verb));
+        if reports || (method == "GET" && lists.contains(&path)) || path == "/api/v1/keys" {
+            continue;
+        }
+        let full = path.replace("{run}", &claimed.run_id).replace("{worker}", &worker);
+        let body = body(path, &claimed.run_id, &claimed.lease);
+        let answer = server.send(server.request(method, &full).header("x-api-key", &key), body).await;
+        assert_eq!(answer.refusal(), "403 forbidden", "{method} {path}");
+    }
+    for path in ["/api/v1/runs", "/api/v1/workers", "/api/v1/queues"] {
+        let own = server.send(server.request("GET", path).header("x-api-key", &key), "").await;
+        assert!(own.json().as_object().unwrap().values().all(|list| list.as_array().unwrap().is_empty()), "{own:?}");
+        let foreign = format!("{path}?namespace=default");
+        let foreign = server.send(server.request("GET", &foreign).header("x-api-key", &key), "").await;
+        assert_eq!(foreign.refusal(), "403 forbidden", "{path}");
+        let all = server.send(server.request("GET", path).header("x-api-key", KEY), "").await;
+        assert!(all.json().as_object().unwrap().values().any(|list| !list.as_array().unwrap().is_empty()));
+    }
+    assert_eq!(server.state(&claimed.run_id).await, baton_core::State::Running);
+}
+
+on_both!(each_scope_opens_its_routes_and_no_others, a_key_reaches_into_no_other_namespace);

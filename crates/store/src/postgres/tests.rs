@@ -1,0 +1,198 @@
+//! What is PostgreSQL's own; what every store promises is in the contract suite.
+
+use std::time::Duration;
+
+use baton_core::{RunId, WorkerId};
+use bytes::Bytes;
+use tokio_postgres::NoTls;
+
+use super::{PostgresOptions, PostgresStore};
+use crate::{
+    Beat, ClaimRequest, ClaimSlot, Claimed, Clock, Completion, Due, Lane, LaneName, LeaseRef, NewRun, NewWorker, Store,
+    StoreError, Submission, WorkerInfo,
+};
+
+const START: i64 = 1_700_000_000_000;
+
+async fn connect(url: &str, clock: &Clock) -> PostgresStore {
+    PostgresStore::connect(url, clock.clone(), PostgresOptions::default()).await.unwrap()
+}
+
+async fn lane(store: &PostgresStore) -> Lane {
+    let name = LaneName { namespace: "default".into(), queue: "builds".into(), kind: "ios".into() };
+    store.lanes(&[name]).await.unwrap()[0]
+}
+
+async fn submit(store: &PostgresStore, lane: Lane, count: usize) -> Vec<RunId> {
+    let run = NewRun {
+        lane,
+        priority: 5,
+        due: Due::Now,
+        key: None,
+        affinity: None,
+        idempotency: None,
+        options: None,
+        retry_of: None,
+        input: Bytes::from_static(b"{}"),
+    };
+    let dice = (0..count as u64).collect();
+    let answers = store.submit(vec![Submission { runs: vec![run; count], dice }]).await.unwrap();
+    answers.into_iter().flat_map(Result::unwrap).map(|submitted| submitted.run).collect()
+}
+
+async fn register(store: &PostgresStore, number: u128) -> WorkerId {
+    let worker = NewWorker {
+        id: WorkerId::from_random(number),
+        instance: None,
+        namespace: "default".into(),
+        name: format!("worker-{number}"),
+        info: WorkerInfo::default(),
+        max_concurrent: 1_000,
+        ttl_ms: 15_000,
+        key_id: None,
+    };
+    store.register(worker).await.unwrap().id
+}
+
+async fn claim(store: &PostgresStore, lane: Lane, worker: WorkerId, room: u32) -> Vec<Claimed> {
+    let slot = ClaimSlot {
+        worker,
+        name: "worker".into(),
+        lanes: vec![lane.lane],
+        room,
+        claim_no: 1,
+        start: false,
+        lease_ms: None,
+    };
+    let request = ClaimRequest { queue: lane.queue, slots: vec![slot], limit: 1_000 };
+    store.claim(request).await.unwrap().claimed
+}
+
+fn lease(claimed: &Claimed) -> LeaseRef {
+    LeaseRef { run: claimed.run, epoch: claimed.epoch }
+}
+
+/// A connection of somebody else.
+async fn stranger(url: &str) -> tokio_postgres::Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+#[tokio::test]
+async fn several_servers_may_start_on_an_empty_database_at_once() {
+    let database = baton_testkit::database().await;
+    let clock = Clock::manual(START);
+    let (one, two, three) =
+        tokio::join!(connect(database.url(), &clock), connect(database.url(), &clock), connect(database.url(), &clock));
+    let lanes = [lane(&one).await, lane(&two).await, lane(&three).await];
+    assert!(lanes.iter().all(|lane| *lane == lanes[0]));
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused() {
+    let database = baton_testkit::database().await;
+    let clock = Clock::manual(START);
+    connect(database.url(), &clock).await.close().await;
+    let insert = "insert into schema_migrations (version, name, applied_at) values (9999, 'future', 0)";
+    stranger(database.url()).await.batch_execute(insert).await.unwrap();
+    let refused = PostgresStore::connect(database.url(), clock, PostgresOptions::default()).await.unwrap_err();
+    assert!(refused.to_string().contains("9999"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_database_that_is_not_there_is_unavailable() {
+    let url = format!("postgres://postgres@127.0.0.1:{}/postgres", baton_testkit::free_port());
+    let error = PostgresStore::connect(&url, Clock::Real, PostgresOptions::default()).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+}
+
+#[tokio::test]
+async fn connections_that_were_cut_are_replaced() {
+    let database = baton_testkit::database().await;
+    let store = connect(database.url(), &Clock::manual(START)).await;
+    let lane = lane(&store).await;
+    let cut = "select pg_terminate_backend(pid) from pg_stat_activity
+               where datname = current_database() and pid <> pg_backend_pid()";
+    stranger(database.url()).await.batch_execute(cut).await.unwrap();
+    // Whoever meets a cut connection first hears that the store is unavailable; nobody hears anything else.
+    let mut again = 0;
+    while let Err(error) = store.now().await {
+        assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+        again += 1;
+        assert!(again < 20, "no new connection was made");
+    }
+    assert_eq!(submit(&store, lane, 1).await.len(), 1);
+}
+
+#[tokio::test]
+async fn the_usual_verbs_take_few_statements() {
+    let database = baton_testkit::database().await;
+    let store = connect(database.url(), &Clock::manual(START)).await;
+    let (lane, worker) = (lane(&store).await, register(&store, 1).await);
+    let mut before = store.statements();
+    let mut since = || {
+        let now = store.statements();
+        now - std::mem::replace(&mut before, now)
+    };
+    submit(&store, lane, 100).await;
+    assert_eq!(since(), 1, "submit");
+    let claimed = claim(&store, lane, worker, 50).await;
+    assert_eq!((claimed.len(), since()), (50, 5), "claim: begin, open, pick, hand out, commit");
+    let done = claimed.iter().map(|claimed| Completion { lease: lease(claimed), output: None }).collect();
+    store.complete(done).await.unwrap();
+    assert_eq!(since(), 1, "complete");
+    store.renew(vec![Beat { worker, health: None, unfit: None, leases: vec![] }]).await.unwrap();
+    assert_eq!(since(), 1, "renew");
+    store.look(&[lane.lane]).await.unwrap();
+    assert_eq!(since(), 1, "look");
+}
+
+#[tokio::test]
+async fn other_servers_hear_of_work() {
+    let database = baton_testkit::database().await;
+    let clock = Clock::manual(START);
+    let (here, there) = (connect(database.url(), &clock).await, connect(database.url(), &clock).await);
+    let lane = lane(&here).await;
+    let heard = tokio::time::timeout(Duration::from_secs(10), there.listen()).await.unwrap().unwrap();
+    assert!(heard.is_empty(), "what came before the connection was missed");
+    submit(&here, lane, 1).await;
+    here.notify(&[lane.lane]).await.unwrap();
+    let heard = tokio::time::timeout(Duration::from_secs(10), there.listen()).await.unwrap().unwrap();
+    assert_eq!(heard, [lane.lane]);
+}
+
+/// A run that one server makes claimable at an old place stands below the hint of another, which has taken newer runs.
+#[tokio::test]
+async fn a_run_below_the_hint_is_found_once_its_server_has_told() {
+    let database = baton_testkit::database().await;
+    let clock = Clock::manual(START);
+    let (here, there) = (connect(database.url(), &clock).await, connect(database.url(), &clock).await);
+    let (lane, worker) = (lane(&here).await, register(&here, 1).await);
+    assert!(there.listen().await.unwrap().is_empty());
+    let old = submit(&here, lane, 1).await;
+    let hidden = stranger(database.url()).await;
+    hidden.batch_execute("update live set place = 2").await.unwrap();
+    clock.advance(60_000);
+    submit(&here, lane, 1).await;
+    // The first claim takes it, which is what moves the hint.
+    assert_eq!(claim(&there, lane, worker, 10).await.len(), 1);
+    hidden.batch_execute("update live set place = 0 where place = 2").await.unwrap();
+    assert!(claim(&there, lane, worker, 10).await.is_empty(), "the hint does not keep the claim from reading");
+    here.cursor.lower(lane.lane, baton_core::order::level(5, false), START);
+    here.notify(&[lane.lane]).await.unwrap();
+    assert_eq!(there.listen().await.unwrap(), [lane.lane]);
+    let found: Vec<RunId> = claim(&there, lane, worker, 10).await.iter().map(|claimed| claimed.run).collect();
+    assert_eq!(found, old);
+}
+
+#[tokio::test]
+async fn time_comes_from_the_database() {
+    let database = baton_testkit::database().await;
+    let store = connect(database.url(), &Clock::Real).await;
+    let lane = lane(&store).await;
+    let before = store.now().await.unwrap();
+    let run = submit(&store, lane, 1).await[0];
+    let after = store.now().await.unwrap();
+    assert!((before..=after).contains(&run.submitted_at()), "{before} {} {after}", run.submitted_at());
+}
