@@ -23,9 +23,17 @@ pub fn signal_group(group: u32, signal: i32) -> io::Result<()> {
 /// Makes the child die with the thread that starts it. Start children from threads that live as long as the program.
 pub fn die_with_parent(command: &mut tokio::process::Command) {
     #[cfg(target_os = "linux")]
-    // SAFETY: between fork and exec only async-signal-safe calls are allowed; prctl is one.
-    unsafe {
-        command.pre_exec(|| done(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL)));
+    {
+        let parent = std::process::id();
+        // SAFETY: between fork and exec only async-signal-safe calls are allowed; prctl and getppid are.
+        unsafe {
+            command.pre_exec(move || {
+                done(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+                // A parent that died before the call sends no signal any more.
+                let orphaned = u32::try_from(libc::getppid()) != Ok(parent);
+                if orphaned { Err(io::Error::from_raw_os_error(libc::ESRCH)) } else { Ok(()) }
+            });
+        }
     }
     #[cfg(not(target_os = "linux"))]
     let _ = command;

@@ -211,7 +211,8 @@ fn held(run: &Run, lease: Epoch) -> Result<(), Refused> {
         State::Assigned | State::Running if run.epoch == lease => Ok(()),
         State::Assigned | State::Running => Err(Refused::StaleLease),
         State::Completed | State::Failed | State::Cancelled => Err(Refused::Ended),
-        State::Pending | State::Sleeping => Err(Refused::NotHeld),
+        State::Pending | State::Sleeping if run.epoch == lease => Err(Refused::NotHeld),
+        State::Pending | State::Sleeping => Err(Refused::StaleLease),
     }
 }
 

@@ -1,7 +1,7 @@
 //! How many more runs a queue may take in.
 //!
 //! Counting a queue for every submit would cost more than the submit. So a count buys an allowance: half of the room that is
-//! left may be used up before the next count. Exact on one server; with several, each may
+//! left may be used up before the next count. One server never overfills a queue; with several, each may
 //! overshoot by what the others took in since its last count.
 
 use std::collections::HashMap;
@@ -20,6 +20,8 @@ struct Backlog {
     allowance: u64,
     /// Admitted, and perhaps not in the store yet.
     in_flight: u64,
+    /// Were in flight and are no longer, since the start.
+    landed: u64,
     full_until: Option<Instant>,
 }
 
@@ -42,7 +44,9 @@ pub struct Admission {
 impl Drop for Admission {
     fn drop(&mut self) {
         for (backlog, count) in &self.taken {
-            backlog.lock().expect("nobody panics while holding it").in_flight -= count;
+            let mut backlog = backlog.lock().expect("nobody panics while holding it");
+            backlog.in_flight -= count;
+            backlog.landed += count;
         }
     }
 }
@@ -97,16 +101,19 @@ impl Backlogs {
             backlog.full_until = Some(Instant::now() + FULL_FOR);
             Error::QueueFull { queue: name.clone(), limit }
         };
-        {
+        let landed = {
             let mut backlog = backlog.lock().expect("nobody panics while holding it");
             if backlog.full_until.is_some_and(|until| until > Instant::now()) && limit > 10_000 {
                 return Err(full(&mut backlog));
             }
-        }
+            backlog.landed
+        };
         let depth = self.store.depths(&[queue], limit.saturating_add(1)).await?;
         let waiting: u64 = depth.iter().map(|depth| depth.ready + depth.scheduled).sum();
         let mut backlog = backlog.lock().expect("nobody panics while holding it");
-        let room = limit.saturating_sub(waiting + backlog.in_flight);
+        // What landed while the store counted may have come too late to be counted.
+        let uncounted = backlog.in_flight + (backlog.landed - landed);
+        let room = limit.saturating_sub(waiting + uncounted);
         if room < count {
             return Err(full(&mut backlog));
         }

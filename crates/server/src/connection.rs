@@ -84,6 +84,8 @@ pub async fn serve(app: &App, mut listener: impl Listener, router: Router, stop:
             (Err(_), Ok(_)) => break,
         }
     }
+    // Refused at once, a new connection can go elsewhere; left in the backlog, it would only be cut off later.
+    drop(listener);
     tasks.close();
     let time = Duration::from_millis(app.settings.shutdown_timeout_ms);
     if tokio::time::timeout(time, tasks.wait()).await.is_err() {

@@ -146,7 +146,8 @@ impl Settings {
         let known = toml::Table::try_from(Settings::every_key()).map_err(|error| error.to_string())?;
         for (name, value) in env {
             let Some(key) = name.strip_prefix("BATON_").map(str::to_ascii_lowercase) else { continue };
-            if NOT_SETTINGS.contains(&key.as_str()) || key.starts_with("test_") || key.starts_with("demo_") {
+            let foreign = ["test_", "demo_", "bench_"].iter().any(|prefix| key.starts_with(prefix));
+            if foreign || NOT_SETTINGS.contains(&key.as_str()) {
                 continue;
             }
             let Some(example) = known.get(&key) else {

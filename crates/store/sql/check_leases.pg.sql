@@ -12,5 +12,6 @@ select given.ordinal
 from given
 where not exists (
     select 1 from live
-    where live.run_id = given.run_id and live.epoch = given.epoch and live.worker_id = given.worker_id and live.place = 3
+    where live.run_id = given.run_id and live.epoch = given.epoch and live.worker_id = given.worker_id
+      and live.state in (1, 2)
 )

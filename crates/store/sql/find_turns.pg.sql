@@ -1,5 +1,6 @@
 -- Finds what fair turns are reckoned from: the first claimable place of each lane and level, and the last waiting place of
--- each key on its level. Reads begin at the hints, below which nothing is claimable.
+-- each key on its level. Reads begin at the hints, below which nothing is claimable. The place of a key's runs
+-- is a subquery for the reason given in count_keys.
 select coalesce($1::bigint, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now,
     (
         select live.order_at from live
@@ -10,7 +11,8 @@ select coalesce($1::bigint, floor(extract(epoch from clock_timestamp()) * 1000):
     greatest(
         (
             select live.order_at from live
-            where live.queue_id = asked.queue_id and live.key = asked.key and live.place = 0 and live.level = asked.level
+            where live.queue_id = asked.queue_id and live.key = asked.key and live.place = (select 0::smallint)
+              and live.level = asked.level
             order by live.order_at desc limit 1
         ),
         (

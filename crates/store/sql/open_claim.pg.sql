@@ -14,7 +14,7 @@ due as materialized (
 ),
 promoted as (
     update live set place = 0, order_at = due_at
-    where run_id = any(array(select run_id from due)) and place = 1
+    where run_id = any(array(select run_id from due))
     returning live.lane_id, live.level, live.order_at
 ),
 lowest as (select lane_id, level, min(order_at) as order_at, count(*) as runs from promoted group by lane_id, level)

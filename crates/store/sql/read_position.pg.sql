@@ -1,4 +1,4 @@
--- Counts the claimable runs that stand before a claimable one in its queue, up to a cap.
+-- Counts the claimable runs that stand before a claimable one in its queue, up to a cap. `place + 0` as in pick_runs.
 select (
     select count(*) from (
         select 1 from lanes cross join lateral (
@@ -12,4 +12,4 @@ select (
     ) counted
 )
 from live
-where run_id = $1::uuid and place = 0
+where run_id = $1::uuid and place + 0 = 0

@@ -123,17 +123,7 @@ pub(crate) fn decide(
     now: Millis,
     jitter: f64,
 ) -> Result<Decision, Refused> {
-    let (next, end, error) = rule(row, act, lease, past, now, jitter).map_err(|refused| match refused {
-        // Nobody holds the run, and nothing is known of the caller's lease: it was never given out.
-        Refused::NotHeld if past.is_none() && lease.epoch != row.rules.epoch => Refused::StaleLease,
-        Refused::NotHeld
-        | Refused::StaleLease
-        | Refused::AlreadyDone
-        | Refused::Ended
-        | Refused::Held
-        | Refused::NotDue
-        | Refused::Cancelling => refused,
-    })?;
+    let (next, end, error) = rule(row, act, lease, past, now, jitter)?;
     let place = match next.state {
         State::Assigned | State::Running => Place::Held,
         State::Pending | State::Sleeping => Place::waiting(next.due_at, now),

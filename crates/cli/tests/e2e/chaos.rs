@@ -49,8 +49,9 @@ async fn nothing_is_lost_or_completed_twice_in_chaos(store: Store) {
     let mut site = Site::start(store, Leases::of_ms(1_500, 300)).await;
     let client = site.client();
     let effects = site.home.path().join("effects");
-    // One short line to the end of a file is written as a whole, whoever else writes.
-    let command = format!("echo \"$BATON_RUN_ID $BATON_EPOCH\" >> '{}'", effects.display());
+    // One short line to the end of a file is written as a whole, whoever else writes. The work takes a moment, so that it
+    // outlasts the kills on the fastest machine.
+    let command = format!("sleep 0.05; echo \"$BATON_RUN_ID $BATON_EPOCH\" >> '{}'", effects.display());
     // No run is given up as poison here: what is killed is chance, not the run's fault.
     let ids = submit(&client, vec![SubmitRun { max_losses: Some(100), ..job() }; RUNS]).await;
     let mut workers: Vec<Process> = (0..WORKERS).map(|_| site.worker(CONCURRENCY, &command)).collect();

@@ -7,6 +7,7 @@ mod balancer;
 mod chaos;
 mod commands;
 mod demo;
+#[cfg(target_os = "linux")]
 mod disk_full;
 mod first_start;
 mod frozen_worker;

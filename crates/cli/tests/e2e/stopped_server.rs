@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use baton::proto::{NAMESPACE_DEFAULT, PauseQueue};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::hands::Hands;
 use crate::on_both_stores;
-use crate::site::{Leases, Site, Store, job, submit};
+use crate::site::{Leases, QUEUE, Site, Store, job, submit};
 use crate::verdict::assert_completed_once;
 use crate::wait::eventually;
 
@@ -15,7 +17,7 @@ const POLLS: usize = 20;
 async fn a_stopped_server_answers_parked_polls_and_ends_well(store: Store) {
     let mut site = Site::start(store, Leases::LONG).await;
     let client = site.client();
-    let mut polls = tokio::task::JoinSet::new();
+    let mut polls = JoinSet::new();
     for _ in 0..POLLS {
         let hands = Hands::register(&client, 1).await;
         // Not repeated: what counts is the answer to this very poll.
@@ -26,12 +28,9 @@ async fn a_stopped_server_answers_parked_polls_and_ends_well(store: Store) {
         client.metrics().await.expect("it answers").lines().any(|line| line == parked).then_some(())
     })
     .await;
-    let ids = {
-        // Submitted to a type nobody here waits for would need another queue; a paused queue keeps the polls parked.
-        let pause = baton::proto::PauseQueue::default();
-        client.pause_queue("default", crate::site::QUEUE, &pause).await.unwrap();
-        submit(&client, vec![job(); 3]).await
-    };
+    // A paused queue keeps the polls parked although there is work.
+    client.pause_queue(NAMESPACE_DEFAULT, QUEUE, &PauseQueue::default()).await.unwrap();
+    let ids = submit(&client, vec![job(); 3]).await;
 
     let asked = Instant::now();
     let status = site.server.stop().await;
@@ -43,7 +42,7 @@ async fn a_stopped_server_answers_parked_polls_and_ends_well(store: Store) {
     }
 
     site.server.restart().await;
-    client.resume_queue("default", crate::site::QUEUE).await.unwrap();
+    client.resume_queue(NAMESPACE_DEFAULT, QUEUE).await.unwrap();
     let hands = Hands::register(&client, 3).await;
     hands.complete(&hands.claim_all(3).await).await;
     assert_completed_once(&client, &ids).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use baton_core::Millis;
 use baton_store::{
-    ClaimAnswer, ClaimRequest, ClaimSlot, Claimed, LaneId, LeaseRef, QueueId, SlotRefused, Store, StoreResult,
+    ClaimAnswer, ClaimRequest, ClaimSlot, Claimed, Clock, LaneId, LeaseRef, QueueId, SlotRefused, Store, StoreResult,
 };
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
@@ -38,7 +38,8 @@ struct Waiting {
     overdue: HashSet<u64>,
     /// Lanes in which the last look found nothing more, and which nobody has woken since.
     clean: HashSet<LaneId>,
-    next_due: Option<Instant>,
+    /// When the next run becomes due, as [`Line::now`] counts.
+    next_due: Option<Millis>,
     closed: bool,
 }
 
@@ -50,11 +51,12 @@ pub(super) struct Line {
     metrics: Arc<Metrics>,
     waiting: Mutex<Waiting>,
     bell: Notify,
+    begun: Instant,
 }
 
 impl Line {
     pub(super) fn new(queue: QueueId, store: Arc<dyn Store>, metrics: Arc<Metrics>) -> Line {
-        Line { queue, store, metrics, waiting: Mutex::default(), bell: Notify::new() }
+        Line { queue, store, metrics, waiting: Mutex::default(), bell: Notify::new(), begun: Instant::now() }
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Waiting) -> T) -> T {
@@ -87,8 +89,13 @@ impl Line {
         let result = match tokio::time::timeout_at(deadline, &mut answered).await {
             Ok(result) => result,
             Err(_) if self.leave(number) => Ok(Ok(vec![])),
-            // At the store this very moment: what it brings is ours, and it comes soon.
-            Err(_) => answered.await,
+            // At the store this very moment, or about to be: what that brings is ours, and it comes soon.
+            Err(_) => {
+                let result = answered.await;
+                // It may have been answered before it was noted as overdue; then nobody else takes the note away.
+                self.with(|waiting| waiting.overdue.remove(&number));
+                result
+            }
         };
         leaving.number = None;
         result.unwrap_or(Err(Error::Stopping))
@@ -127,7 +134,7 @@ impl Line {
     }
 
     pub(super) fn wake_in(&self, ms: Millis) {
-        let at = Instant::now() + Duration::from_millis(ms.max(0) as u64);
+        let at = self.now().saturating_add(ms.max(0));
         let sooner = self.with(|waiting| {
             let sooner = waiting.next_due.is_none_or(|due| at < due);
             if sooner {
@@ -177,10 +184,22 @@ impl Line {
         }
     }
 
-    /// Waits on the store's clock where that one is moved by hand, otherwise on the monotonic one.
-    async fn until(&self, due: Instant) {
-        let left = due.saturating_duration_since(Instant::now());
-        self.store.clock().sleep(left.as_millis() as Millis + 1).await;
+    /// The time on the store's clock where that one is moved by hand, otherwise on a monotonic one.
+    fn now(&self) -> Millis {
+        self.store.clock().fixed().unwrap_or_else(|| self.begun.elapsed().as_millis() as Millis)
+    }
+
+    async fn until(&self, due: Millis) {
+        match self.store.clock() {
+            // One more, because elapsed milliseconds are rounded down.
+            Clock::Real => {
+                tokio::time::sleep(Duration::from_millis((due - self.now()).max(0) as u64 + 1)).await;
+            }
+            Clock::Manual(now) => {
+                // The sender lives as long as the clock, so this only ends when the time has come.
+                let _ = now.subscribe().wait_for(|now| *now >= due).await;
+            }
+        }
     }
 
     fn next(&self) -> Next {
@@ -286,7 +305,7 @@ impl Line {
 
 enum Next {
     Stop,
-    Wait(Option<Instant>),
+    Wait(Option<Millis>),
     Claim(Vec<Parked>),
 }
 

@@ -44,6 +44,27 @@ fn credential(parts: &Parts) -> Option<&str> {
     })
 }
 
+/// The variable part of a path.
+pub struct Path<T>(pub T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<App> for Path<T> {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Path<T>, Error> {
+        let wrong = || Error::Malformed("the path must be UTF-8 without NUL".into());
+        if has_nul(parts.uri.path()) {
+            return Err(wrong());
+        }
+        let path = axum::extract::Path::<T>::from_request_parts(parts, app).await;
+        path.map(|axum::extract::Path(path)| Path(path)).map_err(|_| wrong())
+    }
+}
+
+/// True when a part of a URL has a NUL in it, which PostgreSQL refuses in every text.
+fn has_nul(encoded: &str) -> bool {
+    encoded.contains("%00")
+}
+
 /// The query of a URL. Unknown parameters are errors.
 pub struct Params<T>(pub T);
 
@@ -51,6 +72,9 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Params<T> {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Params<T>, Error> {
+        if parts.uri.query().is_some_and(has_nul) {
+            return Err(Error::Invalid("the query must not contain NUL".into()));
+        }
         match Query::<T>::try_from_uri(&parts.uri) {
             Ok(Query(params)) => Ok(Params(params)),
             Err(rejection) => Err(Error::Invalid(rejection.body_text())),

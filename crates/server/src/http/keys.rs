@@ -1,6 +1,6 @@
 //! /api/v1/keys and /api/v1/audit
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use baton_proto::{AuditPage, CreateKey, CreatedKey, Keys, Problem};
 use baton_store::Page;
@@ -8,7 +8,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::extract::{Auth, Json, Params};
+use super::extract::{Auth, Json, Params, Path};
 use super::runs::{cursor, page_size};
 use super::{answer, ok};
 use crate::{App, Error, service};

@@ -1,7 +1,7 @@
 //! What the holder of a run reports: /api/v1/runs/{id}/start and its kin, and the same in batches. The API key must be a worker's;
 //! the lease proves that the run is the caller's.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use baton_core::RunId;
 use baton_proto::{
@@ -10,7 +10,7 @@ use baton_proto::{
 };
 use baton_store::Scope;
 
-use super::extract::{Auth, BatchJson, Json};
+use super::extract::{Auth, BatchJson, Json, Path};
 use super::ok;
 use crate::service::{self, run_id};
 use crate::{App, Error};

@@ -116,13 +116,19 @@ async fn no_route(headers: http::HeaderMap) -> Response {
     }
 }
 
-/// Counts requests, and times those that do not wait for work.
+/// Counts requests, times those that do not wait for work, and sees through those that change something.
 async fn count(State(app): State<App>, path: Option<MatchedPath>, request: Request, next: Next) -> Response {
     let begun = Instant::now();
     let method = request.method().as_str().to_owned();
     let route = path.as_ref().map_or("none", MatchedPath::as_str).to_owned();
     let waits = route.ends_with("/claim") || request.uri().query().is_some_and(|query| query.contains("wait_ms"));
-    let response = next.run(request).await;
+    // A claim's caller has to be there to take the runs. Every other change is carried to its end even when its caller hangs
+    // up: what was committed must still wake those who wait for it, and be written down.
+    let changes = request.method() != http::Method::GET && !route.ends_with("/claim");
+    let response = match changes {
+        true => tokio::spawn(next.run(request)).await.unwrap_or_else(|_| Error::Internal.into_response()),
+        false => next.run(request).await,
+    };
     let status = response.status().as_u16();
     app.metrics.requests.get_or_create(&RequestLabels { method, route, status }).inc();
     if !waits {

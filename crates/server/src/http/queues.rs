@@ -1,12 +1,12 @@
 //! /api/v1/queues
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use baton_proto::{NAMESPACE_DEFAULT, PauseQueue, Problem, QueueLimits, QueueView, Queues};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::extract::{Auth, Json, Params};
+use super::extract::{Auth, Json, Params, Path};
 use super::ok;
 use crate::{App, Error, service};
 

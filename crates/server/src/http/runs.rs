@@ -1,6 +1,6 @@
 //! /api/v1/runs
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use baton_core::{RunId, State as RunStanding};
 use baton_proto::{
@@ -12,7 +12,7 @@ use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::extract::{Auth, BatchJson, Json, Params};
+use super::extract::{Auth, BatchJson, Json, Params, Path};
 use super::{answer, ok};
 use crate::service::read::RunQuery;
 use crate::service::{self, run_id, worker_id};

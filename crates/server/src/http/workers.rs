@@ -1,6 +1,6 @@
 //! /api/v1/workers
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use baton_proto::{
     Claim, ClaimedRuns, Deregistered, Heartbeat, HeartbeatAnswer, Problem, RegisterWorker, RegisteredWorker,
@@ -11,7 +11,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::extract::{Auth, Json, Params};
+use super::extract::{Auth, Json, Params, Path};
 use super::runs::{cursor, page_size};
 use super::{answer, ok};
 use crate::service::{self, worker_id};

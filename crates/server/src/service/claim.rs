@@ -45,20 +45,32 @@ pub async fn many(app: &App, caller: &Caller, worker: WorkerId, claim: Claim) ->
         start: claim.start,
         lease_ms: None,
     };
+    // Noted before the answer: a caller that goes away in the very moment of it comes back with the same number.
+    if let Some(number) = claim_no {
+        // The larger one stands: a worker of several queues has a claim waiting on each.
+        known.last_claim_no.fetch_max(number, Ordering::Relaxed);
+    }
+    let unanswered = Unanswered(&known);
     let claimed = app.dispatcher.poll(queue, slot, deadline).await;
+    std::mem::forget(unanswered);
     if let Err(Error::WorkerOffline | Error::NotFound { .. }) = claimed {
         app.workers.forget(worker);
     }
     let claimed = claimed?;
-    match claim_no {
-        // The larger one stands: a worker of several queues has a claim waiting on each.
-        Some(number) => {
-            known.last_claim_no.fetch_max(number, Ordering::Relaxed);
-        }
-        None if !claim.start && !claimed.is_empty() => known.may_hold_unstarted.store(true, Ordering::Relaxed),
-        None => {}
+    if claim_no.is_none() && !claim.start && !claimed.is_empty() {
+        known.may_hold_unstarted.store(true, Ordering::Relaxed);
     }
     named(app, claimed).await
+}
+
+/// A poll whose caller may go away in the very moment of its answer. Then the worker holds runs it does not know of, and its next
+/// claim has to look for them.
+struct Unanswered<'a>(&'a KnownWorker);
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        self.0.may_hold_unstarted.store(true, Ordering::Relaxed);
+    }
 }
 
 /// The queue and types of the claim, which must be among those the worker registered.

@@ -4,6 +4,7 @@ use baton_core::{Millis, RunId, retry};
 use baton_proto::SleepRun;
 use baton_store::Due;
 
+use super::submit::DUE_AT_MAX;
 use super::{Outcome, open_lease, settle};
 use crate::{App, Error};
 
@@ -12,8 +13,8 @@ pub async fn one(app: &App, run: RunId, report: SleepRun) -> Result<Outcome, Err
     let lease = open_lease(app, run, &report.lease)?;
     let due = match (report.ms, report.until) {
         (Some(ms), None) if ms <= 100 * retry::INTERVAL_MS_MAX => Due::After(ms as Millis),
-        (Some(_), None) => return Err(Error::Invalid("a run can sleep at most 100 years".into())),
-        (None, Some(at)) => Due::At(at.0),
+        (None, Some(at)) if at.0 <= DUE_AT_MAX => Due::At(at.0),
+        (Some(_), None) | (None, Some(_)) => return Err(Error::Invalid("a run can sleep at most 100 years".into())),
         (Some(_), Some(_)) | (None, None) => return Err(Error::Invalid("give ms or until: one of them".into())),
     };
     app.metrics.sleep.calls.inc();

@@ -21,7 +21,7 @@ use crate::metrics::Metrics;
 use crate::{App, Error};
 
 /// Latest due time: the year 9999, which is as far as RFC 3339 goes.
-const DUE_AT_MAX: Millis = 253_402_300_799_999;
+pub(crate) const DUE_AT_MAX: Millis = 253_402_300_799_999;
 
 pub(crate) fn coalescer(
     store: Arc<dyn Store>,
@@ -81,7 +81,7 @@ pub(crate) async fn take_in(app: &App, runs: Vec<NewRun>) -> Result<Vec<Submitte
     }
     let admission = app.backlogs.admit(&wanted).await?;
     let lanes: Vec<_> = runs.iter().map(|run| run.lane.lane).collect();
-    let dice = runs.iter().map(|_| app.entropy.bits()).collect();
+    let dice = dice(app, runs.len());
     let alone = runs.len() > SUBMIT_BATCH / 4;
     let submission = Submission { runs, dice };
     let answer = match alone {
@@ -101,6 +101,13 @@ pub(crate) async fn take_in(app: &App, runs: Vec<NewRun>) -> Result<Vec<Submitte
     }
     app.after().wake(&woken);
     Ok(submitted)
+}
+
+/// A die for each run, with one call to the operating system for all.
+fn dice(app: &App, count: usize) -> Vec<u64> {
+    let mut bytes = vec![0; count * 8];
+    app.entropy.fill(&mut bytes);
+    bytes.as_chunks().0.iter().map(|die| u64::from_ne_bytes(*die)).collect()
 }
 
 fn check(app: &App, caller: &Caller, run: &SubmitRun) -> Result<(), Error> {
@@ -123,6 +130,9 @@ fn check(app: &App, caller: &Caller, run: &SubmitRun) -> Result<(), Error> {
         return Err(Error::Invalid("a run can be due at most 100 years from now".into()));
     }
     options(run).map_or(Ok(()), |options| options.check().map_err(Error::Invalid))?;
+    let mut codes = run.retry.iter().flat_map(|policy| &policy.non_retryable);
+    // Checked as the code of a failure is. A NUL in one would also make every claim of its queue fail in PostgreSQL.
+    codes.try_for_each(|code| check_name("retry.non_retryable", code))?;
     let size = run.input.as_ref().map_or(0, |input| input.get().len());
     if size > app.settings.payload_bytes_max {
         return Err(Error::TooLarge { limit: app.settings.payload_bytes_max });

@@ -9,7 +9,7 @@ use hyper_util::rt::TokioExecutor;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::harness::{LONG_MS, On, PATIENCE, Server, eventually, rest, soon, talk};
+use crate::harness::{On, PATIENCE, Server, eventually, rest, soon, talk};
 
 const HEALTHZ: &[u8] = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
 
@@ -122,7 +122,7 @@ async fn a_waiting_claim_is_not_a_silent_connection() {
     let mut other = server.connect().await;
     // A silent connection opened later is closed first: its limit has passed for the claim's as well.
     rest(&mut other).await;
-    assert!(begun.elapsed() >= Duration::from_millis(100) && LONG_MS > 10_000);
+    assert!(begun.elapsed() >= Duration::from_millis(100));
     server.submit().await;
     assert_eq!(soon(poll).await.len(), 1);
 }

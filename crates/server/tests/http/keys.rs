@@ -70,10 +70,7 @@ async fn a_revoked_key_is_refused_at_once(on: On) {
     assert!(server.client.keys().await.unwrap().keys[0].revoked_at.is_some());
     let answer = server.call("DELETE", &format!("/api/v1/keys/{}", created.id), "").await;
     assert_eq!((answer.status, answer.body.len()), (204, 0));
-    for unknown in ["key_x", "%00"] {
-        let answer = server.call("DELETE", &format!("/api/v1/keys/{unknown}"), "").await;
-        assert_eq!(answer.refusal(), "404 not_found");
-    }
+    assert_eq!(server.call("DELETE", "/api/v1/keys/key_x", "").await.refusal(), "404 not_found");
 }
 
 async fn a_namespaces_admin_sees_and_makes_only_its_own_keys(on: On) {

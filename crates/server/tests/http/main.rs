@@ -6,6 +6,7 @@ mod claims;
 mod connections;
 mod explain;
 mod grpc;
+mod hung_up;
 mod idempotency;
 mod keys;
 mod leases;

@@ -131,7 +131,8 @@ on_both!(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_its_database_a_server_is_alive_but_not_ready() {
-    let postgres = Postgres::start().await;
+    // Durable: what was committed before the crash has to be there after it.
+    let postgres = Postgres::durable().await;
     let database = postgres.new_database().await;
     let server = Server::on_database(database.url(), Clock::manual(START)).await;
     let id = server.submit().await;

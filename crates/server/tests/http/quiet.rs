@@ -87,11 +87,11 @@ async fn many_waiting_workers_cost_almost_nothing(on: On) {
     let seconds = begun.elapsed().as_secs_f64();
     let beats = server.app.metrics.renew.runs.get() - beats;
     assert!(beats >= WORKERS as u64 / 2, "the heartbeats were sent: {beats}");
-    // SQLite renews worker by worker inside one transaction; nothing goes over a wire there.
-    let apart = if on == On::Sqlite { beats } else { 0 };
-    let statements = server.app.store.statements() - before - apart;
+    let statements = server.app.store.statements() - before;
+    // Inside the process there is no wire to save: SQLite renews worker by worker, and begins and commits count as well.
+    let (statements, most) = if on == On::Sqlite { (statements - beats, 40.0) } else { (statements, 20.0) };
     let rate = statements as f64 / seconds;
-    assert!(rate < 20.0, "{rate:.1} statements a second for {WORKERS} idle workers");
+    assert!(rate < most, "{rate:.1} statements a second for {WORKERS} idle workers");
     drop(polls);
 }
 

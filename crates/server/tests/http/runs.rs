@@ -35,7 +35,7 @@ async fn what_is_wrong_with_a_submit_is_said(on: On) {
         ("{".into(), "400 malformed", "JSON"),
         ("{\"type\": \"a\"} x".into(), "400 malformed", "JSON"),
         (String::new(), "422 invalid", "type"),
-        ("[]".into(), "422 invalid", "type"),
+        ("[]".into(), "422 invalid", "fit"),
         (json!({"type": "a", "colour": "red"}).to_string(), "422 invalid", "colour"),
         (json!({"type": 1}).to_string(), "422 invalid", "string"),
         (json!({"type": ""}).to_string(), "422 invalid", "empty"),
@@ -53,6 +53,7 @@ async fn what_is_wrong_with_a_submit_is_said(on: On) {
         (json!({"type": "a", "delay_ms": 1, "due_at": "2030-01-01T00:00:00Z"}).to_string(), "422 invalid", "not both"),
         (json!({"type": "a", "retry": {"max_attempts": 0}}).to_string(), "422 invalid", "max_attempts"),
         (json!({"type": "a", "retry": {"tries": 3}}).to_string(), "422 invalid", "tries"),
+        (json!({"type": "a", "retry": {"non_retryable": ["\u{0}"]}}).to_string(), "422 invalid", "non_retryable"),
         (json!({"type": "a", "timeout_ms": 0}).to_string(), "422 invalid", "timeout_ms"),
         (json!({"type": "a", "max_losses": u32::MAX}).to_string(), "422 invalid", "max_losses"),
     ] {
@@ -70,7 +71,7 @@ async fn what_is_wrong_with_a_submit_is_said(on: On) {
 async fn any_json_goes_in_and_comes_out(on: On) {
     let server = Server::start(on).await;
     let odd = r#"{"nul":"\u0000","pair":"\ud83d\ude00","deep":[[[[1e400]]]],"dup":1,"dup":2}"#;
-    let body = format!(r#"{{"queue":"builds","type":"ios","input":{odd},"retry":{{"non_retryable":["a\u0000b"]}}}}"#);
+    let body = format!(r#"{{"queue":"builds","type":"ios","input":{odd}}}"#);
     let answer = server.call("POST", "/api/v1/runs", body).await;
     assert_eq!(answer.status, 201, "{answer:?}");
     let id = answer.json()["id"].as_str().unwrap().to_owned();
@@ -85,7 +86,7 @@ async fn any_json_goes_in_and_comes_out(on: On) {
 
 async fn a_batch_goes_in_whole_or_not_at_all(on: On) {
     let server = Server::start(on).await;
-    let good = SubmitBatch { runs: (0..300).map(|n| SubmitRun { priority: Some(n as u8 % 10), ..run() }).collect() };
+    let good = SubmitBatch { runs: (0..300).map(|n| SubmitRun { priority: Some((n % 10) as u8), ..run() }).collect() };
     let taken = server.client.submit_batch(&good).await.unwrap().runs;
     assert_eq!(taken.len(), 300);
     for (index, run) in taken.iter().enumerate().step_by(97) {
@@ -148,14 +149,14 @@ async fn filters_find_what_they_say(on: On) {
         server.client.runs(&filter).await.unwrap().runs.into_iter().map(|run| run.id).collect()
     };
     let some = |text: &str| Some(text.to_owned());
-    assert_eq!(find(RunFilter { queue: some("other"), ..RunFilter::default() }).await, [keyed.clone()]);
-    assert_eq!(find(RunFilter { kind: some("android"), ..RunFilter::default() }).await, [keyed.clone()]);
+    assert_eq!(find(RunFilter { queue: some("other"), ..RunFilter::default() }).await, [keyed.as_str()]);
+    assert_eq!(find(RunFilter { kind: some("android"), ..RunFilter::default() }).await, [keyed.as_str()]);
     assert_eq!(find(RunFilter { key: some("k"), ..RunFilter::default() }).await, [keyed]);
     assert_eq!(find(RunFilter { namespace: some("team"), ..RunFilter::default() }).await, [foreign]);
     let running = RunFilter { state: Some(State::Running), ..RunFilter::default() };
-    assert_eq!(find(running).await, [claimed.run_id.clone()]);
+    assert_eq!(find(running).await, [claimed.run_id.as_str()]);
     let own = RunFilter { worker: Some(worker), ..RunFilter::default() };
-    assert_eq!(find(own.clone()).await, [claimed.run_id.clone()]);
+    assert_eq!(find(own.clone()).await, [claimed.run_id.as_str()]);
     server.client.complete(&claimed.run_id, &complete(&claimed.lease)).await.unwrap();
     assert_eq!(find(own).await, [claimed.run_id], "it held the run at its end");
     assert!(find(RunFilter { queue: some("nobody's"), ..RunFilter::default() }).await.is_empty());
@@ -163,17 +164,20 @@ async fn filters_find_what_they_say(on: On) {
 
 async fn ids_that_name_nothing_are_not_found(on: On) {
     let server = Server::start(on).await;
-    for id in [UNKNOWN, "x", "1", "..", "%00", "%ff", "é", "00000000-0000-0000-0000-00000000000g"] {
-        for (method, verb) in
-            [("GET", ""), ("GET", "/history"), ("GET", "/explain"), ("POST", "/cancel"), ("POST", "/retry")]
-        {
-            let path = format!("/api/v1/runs/{}{verb}", if id == "é" { "%C3%A9" } else { id });
-            let answer = server.call(method, &path, "").await;
-            assert_eq!(answer.refusal(), "404 not_found", "{method} {path}");
+    let calls = [("GET", ""), ("GET", "/history"), ("GET", "/explain"), ("POST", "/cancel"), ("POST", "/retry")];
+    for id in [UNKNOWN, "x", "1", "..", "%C3%A9", "00000000-0000-0000-0000-00000000000g"] {
+        for (method, verb) in calls {
+            let path = format!("/api/v1/runs/{id}{verb}");
+            assert_eq!(server.call(method, &path, "").await.refusal(), "404 not_found", "{method} {path}");
         }
-        let answer =
-            server.call("GET", &format!("/api/v1/workers/{}", if id == "é" { "%C3%A9" } else { id }), "").await;
-        assert_eq!(answer.status, 404, "{id}");
+        let path = format!("/api/v1/workers/{id}");
+        assert_eq!(server.call("GET", &path, "").await.refusal(), "404 unknown_worker", "{path}");
+    }
+    for id in ["%00", "%ff"] {
+        for path in ["/api/v1/runs", "/api/v1/workers", "/api/v1/queues"] {
+            let answer = server.call("GET", &format!("{path}/{id}"), "").await;
+            assert_eq!(answer.refusal(), "400 malformed", "{path}/{id}");
+        }
     }
 }
 
@@ -187,11 +191,10 @@ async fn a_nul_byte_in_a_question_is_no_failure_of_ours(on: On) {
         "/api/v1/workers?queue=%00",
         "/api/v1/workers?namespace=%00",
         "/api/v1/queues?namespace=%00",
-        "/api/v1/queues/%00",
         "/api/v1/queues/x?namespace=%00",
     ] {
         let answer = server.call("GET", path, "").await;
-        assert!(answer.status < 500, "{path}: {answer:?}");
+        assert_eq!(answer.refusal(), "422 invalid", "{path}");
     }
 }
 

@@ -192,7 +192,7 @@ async fn lists_of_workers_are_filtered_and_paged(on: On) {
         (page.workers.into_iter().map(|worker| worker.id).collect::<Vec<_>>(), page.next_cursor, page.total)
     };
     let with = WorkerFilter::default;
-    assert_eq!(find(WorkerFilter { namespace: Some("team".into()), ..with() }).await.0, [other.clone()]);
+    assert_eq!(find(WorkerFilter { namespace: Some("team".into()), ..with() }).await.0, [other.as_str()]);
     assert_eq!(find(WorkerFilter { queue: Some("other".into()), ..with() }).await.0, [other]);
     assert_eq!(find(WorkerFilter { status: Some("draining".into()), ..with() }).await.0, [ids[1].clone()]);
     assert_eq!(find(WorkerFilter { status: Some("OFFLINE".into()), ..with() }).await.0, [ids[2].clone()]);

@@ -73,7 +73,7 @@ async fn the_audit_log_is_read_newest_first_in_pages(rig: Rig) {
         action: "cancel".into(),
         subject: format!("run {number}"),
         detail: "it's \"odd\"".into(),
-        namespace: (number % 2 == 0).then(|| "default".into()),
+        namespace: number.is_multiple_of(2).then(|| "default".into()),
     };
     rig.store.audit(vec![]).await.unwrap();
     rig.store.audit((0..3).map(line).collect()).await.unwrap();

@@ -15,5 +15,6 @@ mod reading;
 mod repeats;
 mod retention;
 mod retry;
+mod servers;
 mod submit;
 mod workers;

@@ -73,6 +73,11 @@ impl Rig {
         Rig { store: home.open(&clock).await, clock, home }
     }
 
+    /// Closes the store and opens it again on the clock that it has in production.
+    pub async fn on_its_own_clock(self) -> Rig {
+        Rig { clock: Clock::Real, ..self }.reopen().await
+    }
+
     /// Several servers on this store, where it can be shared; otherwise the same one several times.
     pub async fn servers(&self, count: usize) -> Vec<Arc<dyn Store>> {
         let mut servers = vec![Arc::clone(&self.store)];

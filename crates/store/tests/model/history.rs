@@ -34,7 +34,17 @@ pub fn resolve(model: &mut Model, step: &Step) -> Option<Action> {
             Action::Claimed { worker: number(model.workers.len(), worker)?, claim_no }
         }
         Step::Start(picks) => Action::Start(leases(picks)?),
-        Step::Complete(picks) => Action::Complete(leases(picks)?),
+        Step::Complete(picks) => {
+            // A store may complete all that it can before it asks why it could not complete the rest, so that two
+            // leases of one run, one of them stale, have no order within a batch.
+            let mut chosen: Vec<Lease> = Vec::new();
+            for lease in leases(picks)? {
+                if chosen.iter().all(|(run, epoch)| *run != lease.0 || *epoch == lease.1) {
+                    chosen.push(lease);
+                }
+            }
+            Action::Complete(chosen)
+        }
         Step::Fail(picks) => Action::Fail(some(
             picks.iter().filter_map(|(pick, why)| Some((lease(model, pick)?, why.clone()))).collect(),
         )?),

@@ -5,8 +5,10 @@
 
 mod answer;
 mod claim;
+mod crew;
 mod history;
 mod model;
+mod overview;
 mod steps;
 mod subject;
 mod views;

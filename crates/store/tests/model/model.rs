@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 
 use baton_core::machine::{self, Expiry, Options};
-use baton_core::{Epoch, Failure, LeaseEnd, Millis, Refused, RetryPolicy, Run, State, order};
+use baton_core::{Epoch, Failure, LeaseEnd, Millis, RetryPolicy, Run, order};
 use baton_store::{Verdict, WorkerStatus};
 
-use crate::answer::{self, Answer, Beat, Depth, Woken};
+use crate::answer::{Answer, Woken};
 use crate::steps::{Choice, LANES, Lease, QUEUES, Wish};
 use crate::views::{AttemptView, RunView, WorkerView};
 
@@ -195,10 +195,6 @@ impl Model {
         };
         let next = match next {
             Ok(next) => next,
-            // Nobody holds the run, and nothing is known of the lease: it was never given out.
-            Err(Refused::NotHeld) if past.is_none() && epoch != rules.epoch => {
-                return Verdict::Refused(Refused::StaleLease);
-            }
             Err(refused) => return Verdict::Refused(refused),
         };
         run.rules = next;
@@ -293,125 +289,10 @@ impl Model {
         Answer::Changes(verdicts, self.finish(batch))
     }
 
-    pub fn register(&mut self, max_concurrent: u32) {
-        let (status, seen_at) = (WorkerStatus::Online, self.now);
-        let counts = ModelWorker { status, max_concurrent, active: 0, completed: 0, failed: 0, seen_at, unfit: false };
-        self.workers.push(counts);
-    }
-
-    pub fn renew(&mut self, number: usize, leases: &[Lease], unfit: Option<bool>) -> Answer {
-        let (now, worker) = (self.now, &mut self.workers[number]);
-        if worker.status == WorkerStatus::Offline {
-            return Answer::Beat(Beat::Offline);
-        }
-        worker.seen_at = now;
-        worker.unfit = unfit.unwrap_or(worker.unfit);
-        let status = worker.status;
-        let mut lost = BTreeSet::new();
-        for (run, epoch) in leases {
-            let held = &mut self.runs[*run];
-            if held.place != Place::Held || held.worker != Some(number) || held.rules.epoch.0 != *epoch {
-                lost.insert((*run, *epoch));
-            } else if held.rules.state == State::Assigned {
-                held.rules.state = State::Running;
-                held.started_at = Some(now);
-            }
-        }
-        let held = self.held().into_iter().filter(|(run, _)| self.runs[*run].worker == Some(number));
-        let cancelling = held.filter(|(run, _)| self.runs[*run].rules.cancel_by.is_some()).collect();
-        let lost = lost.into_iter().collect();
-        Answer::Beat(Beat::Alive { status, lease_until: now + TTL_MS, lost, cancelling })
-    }
-
     /// Every lease that is held, by run.
     pub fn held(&self) -> Vec<Lease> {
         let held = self.runs.iter().enumerate().filter(|(_, run)| run.place == Place::Held);
         held.map(|(number, run)| (number, run.rules.epoch.0)).collect()
-    }
-
-    pub fn set_worker(&mut self, number: usize, status: WorkerStatus) -> Answer {
-        let worker = &mut self.workers[number];
-        if worker.status == WorkerStatus::Offline {
-            return Answer::Worker(0, Woken::default());
-        }
-        worker.status = status;
-        if status != WorkerStatus::Offline {
-            return Answer::Worker(0, Woken::default());
-        }
-        let mut held = self.held();
-        held.retain(|(run, _)| self.runs[*run].worker == Some(number));
-        let (mut batch, given_back) = (Batch::default(), held.len() as u64);
-        for lease in held {
-            self.act(lease, &Verb::GiveBack, &mut batch);
-        }
-        Answer::Worker(given_back, self.finish(batch))
-    }
-
-    pub fn lose_workers(&mut self) -> Answer {
-        let mut lost = Vec::new();
-        for (number, worker) in self.workers.iter_mut().enumerate() {
-            if worker.status != WorkerStatus::Offline && worker.seen_at + TTL_MS < self.now {
-                worker.status = WorkerStatus::Offline;
-                lost.push(number);
-            }
-        }
-        Answer::Lost(lost)
-    }
-
-    pub fn expire(&mut self) -> Answer {
-        let (mut batch, mut expired) = (Batch::default(), Vec::new());
-        for lease in self.held() {
-            let run = &self.runs[lease.0];
-            let worker = run.worker;
-            let passed = |deadline: Option<Millis>| deadline.is_some_and(|at| at <= self.now);
-            let what = if worker.is_some_and(|worker| self.workers[worker].status == WorkerStatus::Offline) {
-                Expiry::Lease
-            } else if passed(run.rules.cancel_by) {
-                Expiry::CancelGrace
-            } else if passed(run.timeout_at) {
-                Expiry::Timeout
-            } else if passed(run.lease_until) {
-                Expiry::Lease
-            } else {
-                continue;
-            };
-            self.act(lease, &Verb::Expire(what), &mut batch);
-            let run = &self.runs[lease.0];
-            let end = run.attempts.last().unwrap().end;
-            expired.push(answer::Expiry { lease, worker, end, state: run.rules.state });
-        }
-        Answer::Expired(expired, self.finish(batch))
-    }
-
-    pub fn look(&self, lanes: &[usize]) -> Answer {
-        let (mut ready, mut later) = (Vec::new(), Vec::new());
-        for lane in lanes {
-            let waiting = self.runs.iter().filter(|run| run.lane == *lane && run.place == Place::Later);
-            let due_in: Vec<_> = waiting.map(|run| run.rules.due_at - self.now).collect();
-            let any_ready = self.runs.iter().any(|run| run.lane == *lane && run.place == Place::Ready);
-            if any_ready || due_in.iter().any(|ms| *ms <= 0) {
-                ready.push(*lane);
-            }
-            later.extend(due_in.into_iter().filter(|ms| *ms > 0).min().map(|ms| (*lane, ms)));
-        }
-        Answer::Look { ready, later }
-    }
-
-    pub fn depths(&self) -> Answer {
-        let depth = |queue| {
-            let all = || self.runs.iter().filter(move |run| run.queue() == queue);
-            let is_later = |run: &&ModelRun| run.place == Place::Later && run.rules.due_at > self.now;
-            let later = |state| all().filter(is_later).filter(|run| run.rules.state == state).count() as u64;
-            let is_ready = |run: &&ModelRun| !matches!(run.place, Place::Held | Place::Gone) && !is_later(run);
-            Depth {
-                ready: all().filter(is_ready).count() as u64,
-                scheduled: later(State::Pending),
-                held: all().filter(|run| run.place == Place::Held).count() as u64,
-                sleeping: later(State::Sleeping),
-                oldest_ms: all().filter(is_ready).map(|run| self.now - run.rules.due_at).max(),
-            }
-        };
-        Answer::Depths((0..QUEUES).map(depth).collect())
     }
 
     pub fn run_views(&self) -> Vec<RunView> {
