@@ -10,13 +10,16 @@ mkdir -p "$BENCH_WORK"
 # PostgreSQL runs as a user of its own and has to get to its directory.
 chmod 755 "$BENCH_WORK"
 
-# need PROGRAM PACKAGE: installs the package unless the program is there.
-need() {
-  command -v "$1" >/dev/null && return
+install() {
   [ -n "${packages_are_fresh:-}" ] || apt-get update -qq >/dev/null
   packages_are_fresh=1
-  echo "installing $2" >&2
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$2" >/dev/null
+  echo "installing $1" >&2
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$1" >/dev/null
+}
+
+# need PROGRAM PACKAGE: installs the package unless the program is there.
+need() {
+  command -v "$1" >/dev/null || install "$2"
 }
 
 find_postgres() {
@@ -27,10 +30,9 @@ find_postgres() {
 start_postgres() {
   export PGBIN=${PGBIN:-$(find_postgres)}
   if [ ! -x "$PGBIN/pgbench" ]; then
-    need pg_ctl postgresql
+    install postgresql
     PGBIN=$(find_postgres)
   fi
-  need psql postgresql-client
   local home
   home=$(dirname "$BENCH_PG_DATA")
   if [ ! -d "$BENCH_PG_DATA" ]; then

@@ -136,7 +136,7 @@ pub struct Claim {
     /// same runs again. Without it, runs that are assigned and not started come first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claim_no: Option<u64>,
-    /// Mark the runs as started at once.
+    /// Mark the runs as started at once. Needs `claim_no`.
     pub start: bool,
 }
 

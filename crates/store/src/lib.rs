@@ -80,6 +80,8 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Takes runs in. Each submission is all or nothing; the answers are in the order of the submissions.
     async fn submit(&self, submissions: Vec<Submission>) -> StoreResult<Vec<SubmitAnswer>>;
+    /// The runs that were submitted with these idempotency keys, where there are any, and whether their body was the same.
+    async fn submitted(&self, keys: Vec<Idempotency>) -> StoreResult<Vec<Option<(Submitted, bool)>>>;
     /// Hands runs of one queue to waiting workers.
     async fn claim(&self, request: ClaimRequest) -> StoreResult<ClaimAnswer>;
     /// The runs that a worker got with this claim number and still holds: the answer that was lost.
@@ -117,8 +119,6 @@ pub trait Store: Send + Sync + fmt::Debug {
     async fn renew(&self, beats: Vec<Beat>) -> StoreResult<Vec<BeatAnswer>>;
     /// Changes a worker's status. Offline gives back what it holds, at once.
     async fn set_worker(&self, worker: WorkerId, status: WorkerStatus, why: &str) -> StoreResult<Option<WorkerChange>>;
-    /// Where these workers stand, in the order given; `None` for one that is not known.
-    async fn worker_statuses(&self, workers: &[WorkerId]) -> StoreResult<Vec<Option<WorkerStatus>>>;
     /// One worker.
     async fn worker(&self, worker: WorkerId) -> StoreResult<Option<Worker>>;
     /// Workers, newest first.

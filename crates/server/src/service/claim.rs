@@ -19,6 +19,11 @@ pub async fn many(app: &App, caller: &Caller, worker: WorkerId, claim: Claim) ->
     caller.has(Scope::Worker)?;
     let known = app.workers.get(worker).await?.ok_or_else(|| Error::no_worker(worker))?;
     caller.may(Scope::Worker, &known.namespace)?;
+    if claim.start && claim.claim_no.is_none() {
+        return Err(Error::Invalid(
+            "start needs claim_no: without it nobody could ask again for runs whose answer was lost".into(),
+        ));
+    }
     let (queue, kinds) = wanted(&known, &claim)?;
     check_status(app, &known).await?;
     let claim_no = claim.claim_no.map(|number| i64::try_from(number).unwrap_or(i64::MAX));

@@ -79,7 +79,12 @@ pub(crate) async fn take_in(app: &App, runs: Vec<NewRun>) -> Result<Vec<Submitte
             None => wanted.push((run.lane.queue, 1)),
         }
     }
-    let admission = app.backlogs.admit(&wanted).await?;
+    let admission = match app.backlogs.admit(&wanted).await {
+        Ok(admission) => admission,
+        // A repeated call takes no room: it gets the answer it got before, however full the queue is by now.
+        Err(full @ Error::QueueFull { .. }) => return submitted_before(app, &runs).await?.ok_or(full),
+        Err(other) => return Err(other),
+    };
     let lanes: Vec<_> = runs.iter().map(|run| run.lane.lane).collect();
     let dice = dice(app, runs.len());
     let alone = runs.len() > SUBMIT_BATCH / 4;
@@ -101,6 +106,20 @@ pub(crate) async fn take_in(app: &App, runs: Vec<NewRun>) -> Result<Vec<Submitte
     }
     app.after().wake(&woken);
     Ok(submitted)
+}
+
+/// The answer to a call that was carried out before, if all of its runs are there.
+async fn submitted_before(app: &App, runs: &[NewRun]) -> Result<Option<Vec<Submitted>>, Error> {
+    let Some(keys) = runs.iter().map(|run| run.idempotency.clone()).collect::<Option<Vec<_>>>() else {
+        return Ok(None);
+    };
+    let Some(found) = app.store.submitted(keys).await?.into_iter().collect::<Option<Vec<_>>>() else {
+        return Ok(None);
+    };
+    match found.iter().all(|(_, same)| *same) {
+        true => Ok(Some(found.into_iter().map(|(submitted, _)| submitted).collect())),
+        false => Err(Error::KeyReused),
+    }
 }
 
 /// A die for each run, with one call to the operating system for all.

@@ -11,7 +11,7 @@ use baton_store::{Clock, Scope};
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 
-use crate::harness::{KEY, LONG_MS, On, START, Server, complete, eventually, give_back, on_both, refusal, run, soon};
+use crate::harness::{KEY, LONG_MS, On, START, Server, complete, eventually, give_back, on_both, refusal, run, soon, started_claim};
 
 async fn a_waiting_claim_is_woken_by_a_submit(on: On) {
     let server = Server::start(on).await;
@@ -162,12 +162,12 @@ async fn a_worker_gets_no_more_than_it_has_room_for(on: On) {
     let server = Server::start(on).await;
     server.client.submit_batch(&SubmitBatch { runs: vec![run(); 20] }).await.unwrap();
     let worker = server.worker("one").await;
-    let all = Claim { max: Some(1_000), start: true, ..Claim::default() };
-    let held = server.claims(&worker, &all).await;
+    let all = || Claim { max: Some(1_000), ..started_claim() };
+    let held = server.claims(&worker, &all()).await;
     assert_eq!(held.len(), 10, "its max_concurrent");
-    assert_eq!(refusal(server.client.claim(&worker, &all).await), "409 worker_full");
+    assert_eq!(refusal(server.client.claim(&worker, &all()).await), "409 worker_full");
     server.client.complete(&held[0].run_id, &complete(&held[0].lease)).await.unwrap();
-    assert_eq!(server.claims(&worker, &all).await.len(), 1);
+    assert_eq!(server.claims(&worker, &all()).await.len(), 1);
 }
 
 async fn order_is_priority_then_submission(on: On) {

@@ -1,5 +1,6 @@
 //! A server in this process, on a store and a clock of its own, and words to talk to it briefly.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::any::Any;
 use std::fmt::Debug;
 use std::net::SocketAddr;
@@ -206,7 +207,7 @@ impl Server {
 
     /// Claims one run, which must be there.
     pub async fn claim(&self, worker: &str) -> ClaimedRun {
-        let claim = Claim { start: true, ..Claim::default() };
+        let claim = started_claim();
         self.claims(worker, &claim).await.pop().expect("nothing to claim")
     }
 
@@ -223,7 +224,7 @@ impl Server {
     pub fn poll(&self, worker: &str) -> JoinHandle<Vec<ClaimedRun>> {
         let (client, worker) = (self.client.clone(), worker.to_owned());
         tokio::spawn(async move {
-            let claim = Claim { wait_ms: Some(LONG_MS), start: true, ..Claim::default() };
+            let claim = Claim { wait_ms: Some(LONG_MS), ..started_claim() };
             client.claim(&worker, &claim).await.unwrap().runs
         })
     }
@@ -331,4 +332,10 @@ pub fn fail(lease: &str) -> FailRun {
 
 pub fn give_back(lease: &str) -> GiveBackRun {
     GiveBackRun { run_id: None, lease: lease.into(), reason: "no disk left".into() }
+}
+
+/// A claim of one run that starts it, with a number no other claim has.
+pub fn started_claim() -> Claim {
+    static NUMBER: AtomicU64 = AtomicU64::new(1);
+    Claim { claim_no: Some(NUMBER.fetch_add(1, Ordering::Relaxed)), start: true, ..Claim::default() }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use baton::proto::{QueueLimits, SubmitBatch};
+use baton::proto::{QueueLimits, SubmitBatch, SubmitRun};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -112,6 +112,16 @@ async fn a_full_queue_says_when_to_come_back(on: On) {
     server.client.submit(&baton::proto::SubmitRun::new("other", "ios")).await.unwrap();
 }
 
+async fn a_repeated_submit_gets_its_answer_from_a_full_queue_too(on: On) {
+    let server = Server::with(on, |settings| settings.backlog_max = 1).await;
+    let keyed = |key: &str| SubmitRun { idempotency_key: Some(key.into()), ..run() };
+    let first = server.client.submit(&keyed("a")).await.unwrap();
+    assert_eq!(server.client.submit(&keyed("a")).await.unwrap().id, first.id);
+    assert_eq!(refusal(server.client.submit(&keyed("b")).await), "503 queue_full");
+    let other = SubmitRun { priority: Some(1), ..keyed("a") };
+    assert_eq!(refusal(server.client.submit(&other).await), "422 idempotency_key_reused");
+}
+
 async fn a_burst_of_submits_never_overfills_a_queue(on: On) {
     let server = Server::with(on, |settings| settings.backlog_max = 50).await;
     let calls: Vec<_> = (0..120)
@@ -182,6 +192,7 @@ on_both!(
     a_body_that_trickles_is_cut_off,
     a_full_queue_says_when_to_come_back,
     a_burst_of_submits_never_overfills_a_queue,
+    a_repeated_submit_gets_its_answer_from_a_full_queue_too,
     a_key_that_asks_too_often_is_told_to_slow_down,
     whoever_guesses_keys_is_slowed_down_and_others_are_not,
     a_head_that_is_too_large_is_refused,

@@ -38,9 +38,9 @@ use tokio_postgres::Config;
 use crate::decide::Act;
 use crate::{
     Attempt, AuditEntry, AuditRecord, Beat, BeatAnswer, Changes, ClaimAnswer, ClaimRequest, Claimed, Clock, Completion,
-    Depth, Due, Expired, Key, Lane, LaneId, LaneName, LeaseRef, Look, NewKey, NewWorker, Page, Queue, QueueChange,
+    Depth, Due, Expired, Idempotency, Key, Lane, LaneId, LaneName, LeaseRef, Look, NewKey, NewWorker, Page, Queue, QueueChange,
     QueueId, Registered, Retained, RunFilter, RunRecord, Store, StoreError, StoreResult, Submission, SubmitAnswer,
-    Verdict, Woken, Worker, WorkerChange, WorkerFilter, WorkerStatus,
+    Submitted, Verdict, Woken, Worker, WorkerChange, WorkerFilter, WorkerStatus,
 };
 use cursor::Cursor;
 use end::NO_LEASE;
@@ -154,6 +154,10 @@ impl Store for PostgresStore {
         self.database.within(self.submit_all(&submissions)).await
     }
 
+    async fn submitted(&self, keys: Vec<Idempotency>) -> StoreResult<Vec<Option<(Submitted, bool)>>> {
+        self.database.within(self.find_by_keys(&keys)).await
+    }
+
     async fn claim(&self, request: ClaimRequest) -> StoreResult<ClaimAnswer> {
         self.database.within(self.claim_runs(&request)).await
     }
@@ -217,10 +221,6 @@ impl Store for PostgresStore {
 
     async fn set_worker(&self, worker: WorkerId, status: WorkerStatus, why: &str) -> StoreResult<Option<WorkerChange>> {
         self.database.within(async { retried!(self.change_worker(worker, status, why)) }).await
-    }
-
-    async fn worker_statuses(&self, workers: &[WorkerId]) -> StoreResult<Vec<Option<WorkerStatus>>> {
-        self.database.within(self.read_statuses(workers)).await
     }
 
     async fn worker(&self, worker: WorkerId) -> StoreResult<Option<Worker>> {

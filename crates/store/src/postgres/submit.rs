@@ -14,7 +14,7 @@ use super::params::params;
 use super::pool::{Outcome, Session, Trouble, retried};
 use super::rows::{run_id, to_json};
 use super::sql;
-use crate::{Due, NewRun, StoreError, Submission, SubmitAnswer, SubmitRefused, Submitted};
+use crate::{Due, Idempotency, NewRun, StoreError, Submission, SubmitAnswer, SubmitRefused, Submitted};
 
 impl PostgresStore {
     pub(super) async fn submit_all(&self, submissions: &[Submission]) -> Outcome<Vec<SubmitAnswer>> {
@@ -60,6 +60,16 @@ impl PostgresStore {
         Ok(answers)
     }
 
+    pub(super) async fn find_by_keys(&self, keys: &[Idempotency]) -> Outcome<Vec<Option<(Submitted, bool)>>> {
+        let session = self.database.direct().await?;
+        let known = find_submitted(&session, keys.iter()).await?;
+        let same = |key: &Idempotency| {
+            let known = known.get(&key.key)?;
+            Some((known.submitted, known.fingerprint == key.fingerprint))
+        };
+        Ok(keys.iter().map(same).collect())
+    }
+
     /// The time, and the place of each run: reckoned one after the other, as if they had come one by one.
     async fn fair_places(
         &self,
@@ -85,7 +95,7 @@ impl PostgresStore {
             heads.insert((run.lane.lane, *level), row.try_get::<_, Option<Millis>>("head")?);
             tails.insert((run.lane.queue, *key, *level), row.try_get::<_, Option<Millis>>("last_of_key")?);
         }
-        let known = find_submitted(session, runs.iter().map(|(run, _)| *run)).await?;
+        let known = find_submitted(session, runs.iter().filter_map(|(run, _)| run.idempotency.as_ref())).await?;
         let mut seen: HashSet<&str> = known.keys().map(String::as_str).collect();
         let places = runs
             .iter()
@@ -208,9 +218,9 @@ struct Known {
 
 async fn find_submitted<'a>(
     session: &Session<'_>,
-    runs: impl Iterator<Item = &'a NewRun>,
+    keys: impl Iterator<Item = &'a Idempotency>,
 ) -> Outcome<HashMap<String, Known>> {
-    let keys: Vec<&str> = runs.filter_map(|run| run.idempotency.as_ref()).map(|one| one.key.as_str()).collect();
+    let keys: Vec<&str> = keys.map(|one| one.key.as_str()).collect();
     if keys.is_empty() {
         return Ok(HashMap::new());
     }
@@ -231,7 +241,7 @@ async fn find_submitted<'a>(
 /// Turns what was taken into answers; runs that lost to an earlier one with their idempotency key are looked up.
 async fn answer(session: &Session<'_>, group: &[Submission], taken: &[Taken]) -> Outcome<Vec<SubmitAnswer>> {
     let runs = group.iter().flat_map(|one| &one.runs);
-    let lost = runs.zip(taken).filter(|(_, taken)| !taken.submitted.is_new).map(|(run, _)| run);
+    let lost = runs.zip(taken).filter(|(_, taken)| !taken.submitted.is_new).filter_map(|(run, _)| run.idempotency.as_ref());
     let known = find_submitted(session, lost).await?;
     let mut taken = taken.iter();
     group

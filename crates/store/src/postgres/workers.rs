@@ -156,15 +156,6 @@ impl PostgresStore {
         Ok(Some(WorkerChange { given_back, woken }))
     }
 
-    pub(super) async fn read_statuses(&self, workers: &[WorkerId]) -> Outcome<Vec<Option<WorkerStatus>>> {
-        let ids: Vec<Uuid> = workers.iter().map(|worker| worker.0).collect();
-        let mut found = HashMap::new();
-        for row in self.database.query(sql::READ_STATUSES, params![ids]).await? {
-            found.insert(WorkerId(row.try_get(0)?), rows::worker_status(row.try_get(1)?)?);
-        }
-        Ok(workers.iter().map(|worker| found.get(worker).copied()).collect())
-    }
-
     pub(super) async fn read_worker(&self, worker: WorkerId) -> Outcome<Option<Worker>> {
         self.database.query(sql::READ_WORKER, params![worker.0]).await?.first().map(rows::worker).transpose()
     }

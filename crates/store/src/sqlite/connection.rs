@@ -120,9 +120,10 @@ impl Sql<'_> {
         Ok(count)
     }
 
-    /// Begins, ends or undoes a part of a transaction.
+    /// Begins, ends or undoes a part of a transaction. Not counted: it looks at no data, and goes nowhere.
     pub(super) fn control(&self, text: &str) -> StoreResult<()> {
-        self.execute(text, []).map(drop)
+        self.connection.prepare_cached(text)?.execute([])?;
+        Ok(())
     }
 
     fn count(&self) {

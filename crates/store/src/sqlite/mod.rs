@@ -41,8 +41,8 @@ use self::reader::Reader;
 use self::writer::Writer;
 use crate::{
     Attempt, AuditEntry, AuditRecord, Beat, BeatAnswer, Changes, ClaimAnswer, ClaimRequest, Claimed, Clock, Completion,
-    Depth, Due, Expired, Key, Lane, LaneId, LaneName, LeaseRef, Look, NewKey, NewWorker, Page, Queue, QueueChange,
-    QueueId, Registered, Retained, RunFilter, RunRecord, Store, StoreResult, Submission, SubmitAnswer, Verdict, Woken,
+    Depth, Due, Expired, Idempotency, Key, Lane, LaneId, LaneName, LeaseRef, Look, NewKey, NewWorker, Page, Queue, QueueChange,
+    QueueId, Registered, Retained, RunFilter, RunRecord, Store, StoreResult, Submission, SubmitAnswer, Submitted, Verdict, Woken,
     Worker, WorkerChange, WorkerFilter, WorkerStatus,
 };
 
@@ -165,6 +165,10 @@ impl Store for SqliteStore {
         self.write(move |sql| submit::submit(sql, &submissions)).await
     }
 
+    async fn submitted(&self, keys: Vec<Idempotency>) -> StoreResult<Vec<Option<(Submitted, bool)>>> {
+        self.read(move |sql| submit::submitted(sql, &keys)).await
+    }
+
     async fn claim(&self, request: ClaimRequest) -> StoreResult<ClaimAnswer> {
         self.write(move |sql| claim::claim(sql, &request)).await
     }
@@ -229,11 +233,6 @@ impl Store for SqliteStore {
     async fn set_worker(&self, worker: WorkerId, status: WorkerStatus, why: &str) -> StoreResult<Option<WorkerChange>> {
         let why = why.to_owned();
         self.write(move |sql| workers::set_worker(sql, worker, status, &why)).await
-    }
-
-    async fn worker_statuses(&self, workers: &[WorkerId]) -> StoreResult<Vec<Option<WorkerStatus>>> {
-        let workers = workers.to_vec();
-        self.read(move |sql| workers::worker_statuses(sql, &workers)).await
     }
 
     async fn worker(&self, worker: WorkerId) -> StoreResult<Option<Worker>> {

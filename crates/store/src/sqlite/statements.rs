@@ -63,7 +63,7 @@ statements! {
     READ_REGISTERED = "read_registered.sqlite.sql";
     INSERT_WORKER = "insert_worker.sqlite.sql";
     INSERT_WORKER_LIVE = "insert_worker_live.sqlite.sql";
-    RENEW_WORKER = "renew_worker.sqlite.sql";
+    RENEW_WORKERS = "renew_workers.sqlite.sql";
     READ_WORKER_STATUS = "read_worker_status.sqlite.sql";
     READ_HELD_STATE = "read_held_state.sqlite.sql";
     LIST_CANCELLING = "list_cancelling.sqlite.sql";

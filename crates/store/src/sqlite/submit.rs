@@ -8,7 +8,7 @@ use rusqlite::params;
 use super::connection::Sql;
 use super::{rows, statements};
 use crate::decide::Place;
-use crate::{NewRun, StoreResult, Submission, SubmitAnswer, SubmitRefused, Submitted};
+use crate::{Idempotency, NewRun, StoreResult, Submission, SubmitAnswer, SubmitRefused, Submitted};
 
 pub(super) fn submit(sql: &Sql<'_>, submissions: &[Submission]) -> StoreResult<Vec<SubmitAnswer>> {
     let wanted: usize = submissions.iter().map(|submission| submission.runs.len()).sum();
@@ -65,11 +65,7 @@ fn known(sql: &Sql<'_>, runs: &[NewRun]) -> StoreResult<Result<Vec<Known>, Submi
             known.push(Known::New);
             continue;
         };
-        let earlier = sql.row(statements::READ_IDEMPOTENT_RUN, params![idempotency.key], |row| {
-            let submitted =
-                Submitted { run: rows::run_id(row, 0)?, submitted_at: row.get(1)?, due_at: row.get(2)?, is_new: false };
-            Ok((submitted, row.get::<_, [u8; 16]>(3)?))
-        })?;
+        let earlier = earlier(sql, idempotency)?;
         let (found, fingerprint) = match (earlier, here.get(idempotency.key.as_str())) {
             (Some((submitted, fingerprint)), _) => (Known::Earlier(submitted), Some(fingerprint)),
             (None, Some(first)) => {
@@ -87,6 +83,21 @@ fn known(sql: &Sql<'_>, runs: &[NewRun]) -> StoreResult<Result<Vec<Known>, Submi
         known.push(found);
     }
     Ok(Ok(known))
+}
+
+fn earlier(sql: &Sql<'_>, idempotency: &Idempotency) -> StoreResult<Option<(Submitted, [u8; 16])>> {
+    sql.row(statements::READ_IDEMPOTENT_RUN, params![idempotency.key], |row| {
+        let submitted =
+            Submitted { run: rows::run_id(row, 0)?, submitted_at: row.get(1)?, due_at: row.get(2)?, is_new: false };
+        Ok((submitted, row.get::<_, [u8; 16]>(3)?))
+    })
+}
+
+pub(super) fn submitted(sql: &Sql<'_>, keys: &[Idempotency]) -> StoreResult<Vec<Option<(Submitted, bool)>>> {
+    let same = |key: &Idempotency| {
+        Ok(earlier(sql, key)?.map(|(submitted, fingerprint)| (submitted, fingerprint == key.fingerprint)))
+    };
+    keys.iter().map(same).collect()
 }
 
 fn insert(sql: &Sql<'_>, id: RunId, run: &NewRun) -> StoreResult<Submitted> {

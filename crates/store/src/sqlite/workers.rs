@@ -1,6 +1,8 @@
 //! Workers: who they are, their signs of life, their status.
 
-use baton_core::{State, WorkerId};
+use std::collections::HashMap;
+
+use baton_core::{Millis, State, WorkerId};
 use rusqlite::{Row, params};
 
 use super::connection::Sql;
@@ -8,7 +10,7 @@ use super::end::Batch;
 use super::{rows, statements};
 use crate::decide::Act;
 use crate::{
-    Beat, BeatAnswer, LeaseRef, NewWorker, Page, Registered, StoreResult, Worker, WorkerChange, WorkerFilter,
+    Beat, BeatAnswer, Health, LeaseRef, NewWorker, Page, Registered, StoreResult, Worker, WorkerChange, WorkerFilter,
     WorkerStatus,
 };
 
@@ -34,17 +36,34 @@ pub(super) fn register(sql: &Sql<'_>, worker: &NewWorker) -> StoreResult<Registe
 }
 
 pub(super) fn renew(sql: &Sql<'_>, beats: &[Beat]) -> StoreResult<Vec<BeatAnswer>> {
-    beats.iter().map(|beat| renew_one(sql, beat)).collect()
+    let renewed = renew_all(sql, beats)?;
+    beats.iter().map(|beat| answer(sql, beat, renewed.get(&beat.worker))).collect()
 }
 
-fn renew_one(sql: &Sql<'_>, beat: &Beat) -> StoreResult<BeatAnswer> {
-    let worker = beat.worker.0.as_bytes();
-    let health = beat.health.as_ref().map(rows::to_json).transpose()?;
-    let parameters = params![worker, sql.now, health.is_some(), health, beat.unfit];
-    let renewed = sql.row(statements::RENEW_WORKER, parameters, |row| {
-        Ok((rows::status(row, 0)?, row.get(1)?, row.get::<_, u32>(2)?))
+struct Renewed {
+    status: WorkerStatus,
+    lease_until: Millis,
+    active: u32,
+}
+
+/// One statement for all: most beats say nothing but "I live".
+fn renew_all(sql: &Sql<'_>, beats: &[Beat]) -> StoreResult<HashMap<WorkerId, Renewed>> {
+    let said: Vec<_> = beats.iter().map(said).collect();
+    let parameters = params![rows::to_json(&said)?, sql.now];
+    let rows = sql.rows(statements::RENEW_WORKERS, parameters, |row| {
+        let renewed = Renewed { status: rows::status(row, 1)?, lease_until: row.get(2)?, active: row.get(3)? };
+        Ok((rows::worker_id(row, 0)?, renewed))
     })?;
-    let Some((status, lease_until, active)) = renewed else {
+    Ok(rows.into_iter().collect())
+}
+
+/// A beat as the statement reads it: worker, whether it told its health, the health, and what is wrong with it.
+fn said(beat: &Beat) -> (String, bool, Option<Health>, Option<&str>) {
+    (beat.worker.0.simple().to_string(), beat.health.is_some(), beat.health, beat.unfit.as_deref())
+}
+
+fn answer(sql: &Sql<'_>, beat: &Beat, renewed: Option<&Renewed>) -> StoreResult<BeatAnswer> {
+    let Some(renewed) = renewed else {
         let known = status_of(sql, beat.worker)?.is_some();
         return Ok(if known { BeatAnswer::Offline } else { BeatAnswer::Unknown });
     };
@@ -54,12 +73,12 @@ fn renew_one(sql: &Sql<'_>, beat: &Beat) -> StoreResult<BeatAnswer> {
             lost.push(*lease);
         }
     }
-    // Most beats come from workers that hold nothing: for them this was the only statement.
-    let cancelling = match active {
+    // Nobody can want a run cancelled that is not held.
+    let cancelling = match renewed.active {
         0 => Vec::new(),
-        _ => sql.rows(statements::LIST_CANCELLING, params![worker], lease)?,
+        _ => sql.rows(statements::LIST_CANCELLING, params![beat.worker.0.as_bytes()], lease)?,
     };
-    Ok(BeatAnswer::Alive { status, lease_until, lost, cancelling })
+    Ok(BeatAnswer::Alive { status: renewed.status, lease_until: renewed.lease_until, lost, cancelling })
 }
 
 /// Whether the worker holds this lease. One that it names is one that it works on, so the run is started.
@@ -110,10 +129,6 @@ fn lease(row: &Row<'_>) -> rusqlite::Result<LeaseRef> {
 
 fn status_of(sql: &Sql<'_>, worker: WorkerId) -> StoreResult<Option<WorkerStatus>> {
     sql.row(statements::READ_WORKER_STATUS, params![worker.0.as_bytes()], |row| rows::status(row, 0))
-}
-
-pub(super) fn worker_statuses(sql: &Sql<'_>, workers: &[WorkerId]) -> StoreResult<Vec<Option<WorkerStatus>>> {
-    workers.iter().map(|worker| status_of(sql, *worker)).collect()
 }
 
 pub(super) fn worker(sql: &Sql<'_>, worker: WorkerId) -> StoreResult<Option<Worker>> {

@@ -2,7 +2,7 @@
 
 use baton_core::machine::Options;
 use baton_core::{Epoch, RetryPolicy, State};
-use baton_store::{Due, NewRun, RunFilter, Submission, SubmitRefused};
+use baton_store::{Due, NewRun, RunFilter, Submission, SubmitRefused, Submitted};
 use bytes::Bytes;
 
 use crate::rig::{Rig, START, contract, keyed, once, run, submission};
@@ -14,6 +14,7 @@ contract!(
     a_due_time_is_never_in_the_past,
     the_same_key_gives_the_same_run,
     the_same_key_with_another_body_is_refused,
+    runs_are_found_by_their_keys,
     a_key_is_looked_at_within_one_submission_too,
     a_key_is_looked_at_within_one_batch_too,
     concurrent_submits_with_one_key_make_one_run,
@@ -108,6 +109,16 @@ async fn the_same_key_with_another_body_is_refused(rig: Rig) {
     assert_eq!(rig.try_submit(vec![once(lane, "other", 2)]).await.map(|runs| runs[0].is_new), Ok(true));
     assert_eq!(rig.submit(once(lane, "k", 1)).await, first);
     assert_eq!(count(&rig).await, 2);
+}
+
+async fn runs_are_found_by_their_keys(rig: Rig) {
+    let lane = rig.lane("ios").await;
+    let first = rig.try_submit(vec![once(lane, "k", 1)]).await.unwrap()[0];
+    let keys = [("other", 1), ("k", 1), ("k", 2)];
+    let keys = keys.map(|(key, body)| once(lane, key, body).idempotency.unwrap()).to_vec();
+    let known = Submitted { is_new: false, ..first };
+    assert_eq!(rig.store.submitted(keys).await.unwrap(), [None, Some((known, true)), Some((known, false))]);
+    assert_eq!(rig.store.submitted(vec![]).await.unwrap(), []);
 }
 
 async fn a_key_is_looked_at_within_one_submission_too(rig: Rig) {

@@ -12,7 +12,7 @@ use crate::views::{AttemptView, RunView, WorkerView};
 
 /// Where the clock of every history begins.
 pub const START: Millis = 1_700_000_000_000;
-pub const TTL_MS: Millis = 3_000;
+pub const TTL_MS: Millis = 4_000;
 /// The die for every retry.
 pub const JITTER: f64 = 0.5;
 /// Blocked runs that one lease end frees when their key has no limit any more.
