@@ -6,6 +6,8 @@ bench=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 repository=$(dirname "$bench")
 export BENCH_WORK=${BENCH_WORK:-${TMPDIR:-/tmp}/baton-bench}
 export BENCH_PG_DATA=${BENCH_PG_DATA:-$BENCH_WORK/postgres/data} BENCH_PG_PORT=${BENCH_PG_PORT:-55433}
+# Python would leave its own files next to the scripts.
+export PYTHONDONTWRITEBYTECODE=1
 mkdir -p "$BENCH_WORK"
 # PostgreSQL runs as a user of its own and has to get to its directory.
 chmod 755 "$BENCH_WORK"

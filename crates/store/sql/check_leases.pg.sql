@@ -6,12 +6,12 @@ with given as materialized (
 started as (
     update live set state = 2, started_at = coalesce($1::bigint, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)
     from given
-    where live.run_id = given.run_id and live.epoch = given.epoch and live.worker_id = given.worker_id and live.state = 1
+    where live.run_id = given.run_id and live.epoch = given.epoch and live.worker_id = given.worker_id and case when live.state = 1 then true end
 )
 select given.ordinal
 from given
 where not exists (
     select 1 from live
     where live.run_id = given.run_id and live.epoch = given.epoch and live.worker_id = given.worker_id
-      and live.state in (1, 2)
+      and case when live.state in (1, 2) then true end
 )

@@ -1,6 +1,6 @@
 -- Hands locked runs to workers, all or none: when one of the workers cannot take its share, nothing changes.
 -- Workers are locked in the order of their identifiers, so that two claims do not wait for each other in a circle.
--- `place + 0` as in pick_runs.
+-- The `case` as in complete_runs.
 with fit as materialized (
     select worker_live.worker_id, share.runs
     from unnest($2::uuid[], $3::integer[]) as share(worker_id, runs) join worker_live using (worker_id)
@@ -29,6 +29,6 @@ from verdict,
     unnest($4::uuid[], $5::uuid[], $6::bigint[], $7::boolean[], $8::bigint[])
         with ordinality as given(run_id, worker_id, claim_no, start, lease_ms, ordinal)
     join runs on runs.run_id = given.run_id
-where live.run_id = given.run_id and live.place + 0 = 0 and verdict.all_fit
+where live.run_id = given.run_id and case when live.place = 0 then true end and verdict.all_fit
 returning given.ordinal, live.run_id, live.lane_id, live.epoch, live.failures, live.priority, runs.submitted_at,
     live.timeout_at, live.key, runs.input

@@ -1,7 +1,7 @@
 -- Picks the first claimable runs of each lane and locks those that nobody else has locked.
 -- Each lane is walked level by level from its hint, and the walk ends as soon as it has enough: a lateral join visits the
 -- levels in order, so only the heads of the index are read. $6 is the sum of $3: it takes nothing away, but the planner,
--- which cannot guess the others, needs it. `place + 0` keeps the planner from looking runs up in the index of claimable ones,
+-- which cannot guess the others, needs it. The `case` keeps the planner from looking runs up in the index of claimable ones,
 -- which it believes to be tiny whenever it last counted while there were none.
 with picked as materialized (
     select first.*
@@ -24,7 +24,7 @@ locked as materialized (
     select free.* from picked
     cross join lateral (
         select live.run_id, live.key, live.affinity from live
-        where live.run_id = picked.run_id and live.place + 0 = 0
+        where live.run_id = picked.run_id and case when live.place = 0 then true end
         for update skip locked
     ) free
 )

@@ -80,7 +80,10 @@ pub(crate) struct Decision {
 
 impl Decision {
     pub(crate) fn verdict(&self) -> Verdict {
-        Verdict::Done { state: self.next.state, cancelling: self.next.cancel_by.is_some() && !self.next.state.is_ended() }
+        Verdict::Done {
+            state: self.next.state,
+            cancelling: self.next.cancel_by.is_some() && !self.next.state.is_ended(),
+        }
     }
 
     /// Notes who is to be woken for this change.

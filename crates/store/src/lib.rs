@@ -159,7 +159,13 @@ pub trait Store: Send + Sync + fmt::Debug {
     async fn audit_log(&self, page: Page<i64>) -> StoreResult<Vec<AuditRecord>>;
     /// Deletes runs that ended before `now - runs_ms`, workers offline since before `now - workers_ms`, and audit lines older than `audit_ms`: at
     /// most `limit` of each. Returns how many went.
-    async fn retain(&self, runs_ms: Millis, workers_ms: Millis, audit_ms: Millis, limit: usize) -> StoreResult<Retained>;
+    async fn retain(
+        &self,
+        runs_ms: Millis,
+        workers_ms: Millis,
+        audit_ms: Millis,
+        limit: usize,
+    ) -> StoreResult<Retained>;
 
     // ---- other servers
 

@@ -11,7 +11,9 @@ use baton_store::{Clock, Scope};
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 
-use crate::harness::{KEY, LONG_MS, On, START, Server, complete, eventually, give_back, on_both, refusal, run, soon, started_claim};
+use crate::harness::{
+    KEY, LONG_MS, On, START, Server, complete, eventually, give_back, on_both, refusal, run, soon, started_claim,
+};
 
 async fn a_waiting_claim_is_woken_by_a_submit(on: On) {
     let server = Server::start(on).await;

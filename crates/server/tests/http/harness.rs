@@ -1,10 +1,10 @@
 //! A server in this process, on a store and a clock of its own, and words to talk to it briefly.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::any::Any;
 use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use baton::proto::{

@@ -38,9 +38,9 @@ use tokio_postgres::Config;
 use crate::decide::Act;
 use crate::{
     Attempt, AuditEntry, AuditRecord, Beat, BeatAnswer, Changes, ClaimAnswer, ClaimRequest, Claimed, Clock, Completion,
-    Depth, Due, Expired, Idempotency, Key, Lane, LaneId, LaneName, LeaseRef, Look, NewKey, NewWorker, Page, Queue, QueueChange,
-    QueueId, Registered, Retained, RunFilter, RunRecord, Store, StoreError, StoreResult, Submission, SubmitAnswer,
-    Submitted, Verdict, Woken, Worker, WorkerChange, WorkerFilter, WorkerStatus,
+    Depth, Due, Expired, Idempotency, Key, Lane, LaneId, LaneName, LeaseRef, Look, NewKey, NewWorker, Page, Queue,
+    QueueChange, QueueId, Registered, Retained, RunFilter, RunRecord, Store, StoreError, StoreResult, Submission,
+    SubmitAnswer, Submitted, Verdict, Woken, Worker, WorkerChange, WorkerFilter, WorkerStatus,
 };
 use cursor::Cursor;
 use end::NO_LEASE;

@@ -241,7 +241,8 @@ async fn find_submitted<'a>(
 /// Turns what was taken into answers; runs that lost to an earlier one with their idempotency key are looked up.
 async fn answer(session: &Session<'_>, group: &[Submission], taken: &[Taken]) -> Outcome<Vec<SubmitAnswer>> {
     let runs = group.iter().flat_map(|one| &one.runs);
-    let lost = runs.zip(taken).filter(|(_, taken)| !taken.submitted.is_new).filter_map(|(run, _)| run.idempotency.as_ref());
+    let lost =
+        runs.zip(taken).filter(|(_, taken)| !taken.submitted.is_new).filter_map(|(run, _)| run.idempotency.as_ref());
     let known = find_submitted(session, lost).await?;
     let mut taken = taken.iter();
     group

@@ -41,9 +41,9 @@ use self::reader::Reader;
 use self::writer::Writer;
 use crate::{
     Attempt, AuditEntry, AuditRecord, Beat, BeatAnswer, Changes, ClaimAnswer, ClaimRequest, Claimed, Clock, Completion,
-    Depth, Due, Expired, Idempotency, Key, Lane, LaneId, LaneName, LeaseRef, Look, NewKey, NewWorker, Page, Queue, QueueChange,
-    QueueId, Registered, Retained, RunFilter, RunRecord, Store, StoreResult, Submission, SubmitAnswer, Submitted, Verdict, Woken,
-    Worker, WorkerChange, WorkerFilter, WorkerStatus,
+    Depth, Due, Expired, Idempotency, Key, Lane, LaneId, LaneName, LeaseRef, Look, NewKey, NewWorker, Page, Queue,
+    QueueChange, QueueId, Registered, Retained, RunFilter, RunRecord, Store, StoreResult, Submission, SubmitAnswer,
+    Submitted, Verdict, Woken, Worker, WorkerChange, WorkerFilter, WorkerStatus,
 };
 
 /// Threads that read.

@@ -12,8 +12,8 @@ pub fn resolve(model: &mut Model, step: &Step) -> Option<Action> {
     Some(match step {
         Step::Submit(wishes) => Action::Submit(wishes.clone()),
         Step::Claim { queue, lane, seats, limit } => {
-            // With a limit on keys, a claim takes one lane: how far the lanes are read ahead is the store's affair,
-            // and decides which of several lanes comes first when a run has to be passed over.
+            // With a limit on keys, a claim takes one lane, and no more than its workers can hold: how far a store reads
+            // ahead is its own affair, and decides which runs it passes over before it finds a slot refused.
             let limited = model.queues[*queue].key_limit.is_some();
             let mut slots: Vec<Slot> = Vec::new();
             for seat in seats {
@@ -22,10 +22,12 @@ pub fn resolve(model: &mut Model, step: &Step) -> Option<Action> {
                     true => vec![2 * queue, 2 * queue + 1],
                     false => vec![2 * queue + lane],
                 };
-                if slots.iter().all(|slot| slot.worker != worker) {
-                    slots.push(Slot { worker, lanes, room: seat.room, start: seat.start, lease_ms: seat.lease_ms });
+                let room = if limited { seat.room.min(model.workers[worker].room()) } else { seat.room };
+                if room > 0 && slots.iter().all(|slot| slot.worker != worker) {
+                    slots.push(Slot { worker, lanes, room, start: seat.start, lease_ms: seat.lease_ms });
                 }
             }
+            let slots = some(slots)?;
             model.claims += 1;
             Action::Claim { queue: *queue, slots, limit: *limit, claim_no: model.claims }
         }

@@ -29,7 +29,7 @@ use crate::model::{Model, START};
 use crate::steps::Step;
 use crate::subject::Subject;
 
-const CASES_DEFAULT: u32 = 40;
+const CASES_DEFAULT: u32 = 64;
 const STEPS_DEFAULT: usize = 150;
 /// A failing history is made shorter for at most this long.
 const SHRINK_MS_MAX: u32 = 120_000;

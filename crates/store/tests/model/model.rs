@@ -67,6 +67,16 @@ pub struct ModelWorker {
     pub unfit: bool,
 }
 
+impl ModelWorker {
+    /// How many more runs it can get.
+    pub fn room(&self) -> u32 {
+        match self.status {
+            WorkerStatus::Online if !self.unfit => self.max_concurrent - self.active,
+            WorkerStatus::Online | WorkerStatus::Draining | WorkerStatus::Offline => 0,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ModelQueue {
     pub paused_until: Option<Millis>,
