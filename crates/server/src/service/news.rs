@@ -8,7 +8,9 @@ use tokio::sync::mpsc;
 
 /// Lanes waiting to be told; more are dropped, for this is only a hint.
 const WAITING_MAX: usize = 10_000;
-/// Pause after each message: the first goes out at once, those that follow are merged.
+/// Pause before each message: polls of this server go first, and what else happens meanwhile is merged.
+const GATHER: Duration = Duration::from_millis(3);
+/// Pause after each message.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Starts the task that tells, and returns where to put the lanes.
@@ -18,6 +20,10 @@ pub fn start(store: Arc<dyn Store>) -> mpsc::Sender<LaneId> {
         let mut lanes = Vec::new();
         while receiver.recv_many(&mut lanes, WAITING_MAX).await > 0 {
             if store.is_shared() {
+                tokio::time::sleep(GATHER).await;
+                while let Ok(lane) = receiver.try_recv() {
+                    lanes.push(lane);
+                }
                 lanes.sort_unstable();
                 lanes.dedup();
                 if let Err(error) = store.notify(&lanes).await {

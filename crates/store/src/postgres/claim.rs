@@ -63,9 +63,10 @@ impl PostgresStore {
     /// One transaction: everything that was matched is handed out, or nothing.
     async fn deal(&self, deal: &Deal<'_>) -> Outcome<Dealt> {
         let queue = deal.request.queue;
-        let session = self.database.transaction().await?;
-        let reading = self.cursor.read(&deal.lanes);
         let takes = deal.takes();
+        let rows = takes.iter().map(|(_, take)| *take as usize).sum::<usize>().max(deal.lanes.len());
+        let session = self.database.transaction_often(rows).await?;
+        let reading = self.cursor.read(&deal.lanes);
         let open = open(self, &session, queue, &deal.lanes);
         let (opened, mut picked) = match takes.is_empty() {
             true => (open.await?, Vec::new()),
@@ -188,7 +189,7 @@ async fn open(
     lanes: &[LaneId],
 ) -> Outcome<Option<Opened>> {
     let (now, lanes) = (store.database.fixed_now(), lanes.to_vec());
-    let found = session.query(sql::OPEN_CLAIM, params![now, queue, lanes, PROMOTE_MAX]).await?;
+    let found = session.query_often(sql::OPEN_CLAIM, params![now, queue, lanes, PROMOTE_MAX], lanes.len()).await?;
     let Some(row) = found.first() else { return Ok(None) };
     let now: Millis = row.try_get("now")?;
     let paused_until: Option<Millis> = row.try_get("paused_until")?;
@@ -221,7 +222,12 @@ async fn pick(
     let counts: Vec<i64> = takes.iter().map(|(_, take)| *take).collect();
     let from = store.cursor.starts(&lanes);
     let most: i64 = counts.iter().sum();
-    let rows = session.query(statement, params![queue, lanes, counts, from, i32::from(LEVELS), most]).await?;
+    let levels = i32::from(LEVELS);
+    let params = params![queue, lanes, counts, from, levels, most];
+    let rows = match statement == sql::PICK_RUNS {
+        true => session.query_often(statement, params, most as usize).await?,
+        false => session.query(statement, params).await?,
+    };
     rows.iter().map(read_picked).collect()
 }
 
@@ -289,8 +295,13 @@ async fn hand_out(
     let claim_nos: Vec<i64> = given.iter().map(|one| slot_of(one).claim_no).collect();
     let starts: Vec<bool> = given.iter().map(|one| slot_of(one).start).collect();
     let leases: Vec<Option<Millis>> = given.iter().map(|one| slot_of(one).lease_ms).collect();
-    let rows =
-        session.query(sql::CLAIM_RUNS, params![now, workers, counts, runs, holders, claim_nos, starts, leases]).await?;
+    let rows = session
+        .query_often(
+            sql::CLAIM_RUNS,
+            params![now, workers, counts, runs, holders, claim_nos, starts, leases],
+            runs.len(),
+        )
+        .await?;
     let mut claimed = Vec::with_capacity(rows.len());
     for row in &rows {
         let ordinal = row.try_get::<_, i64>("ordinal")? as usize;

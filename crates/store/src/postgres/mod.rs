@@ -58,11 +58,19 @@ pub struct PostgresOptions {
     pub listen: bool,
     /// Where to listen, when the URL leads through PgBouncer, which cannot listen.
     pub listen_url: Option<String>,
+    /// Whether to prepare the statements that run all the time. A pooler that forgets them is noticed either way.
+    pub prepare: bool,
 }
 
 impl Default for PostgresOptions {
     fn default() -> PostgresOptions {
-        PostgresOptions { max_connections: 8, application_name: "baton".into(), listen: true, listen_url: None }
+        PostgresOptions {
+            max_connections: 8,
+            application_name: "baton".into(),
+            listen: true,
+            listen_url: None,
+            prepare: true,
+        }
     }
 }
 
@@ -86,6 +94,9 @@ impl PostgresStore {
         };
         let database = Database::new(configure(url, &options)?, options.max_connections, clock)?;
         retried!(migrate::migrate(&database))?;
+        if options.prepare {
+            database.prepare_from_now_on();
+        }
         Ok(PostgresStore { database, cursor, listener })
     }
 }

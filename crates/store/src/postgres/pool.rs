@@ -1,14 +1,19 @@
 //! Sessions with the database: the pool, transactions that begin together with their first statement, and what a
 //! failure means.
 //!
-//! Every statement is sent unnamed, with the types of its parameters and without any state in the session, so that
-//! PgBouncer in transaction mode may stand in between.
+//! Statements are sent unnamed, with the types of their parameters and without any state in the session, so that
+//! PgBouncer in transaction mode may stand in between. The few that run all the time are prepared when a connection is
+//! made, because planning them costs more than carrying them out; where a pooler does not know them again, the store
+//! notices and does without.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use baton_core::Millis;
-use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, Timeouts};
+use deadpool_postgres::{
+    Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, Timeouts,
+};
 use futures_util::future::join;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
@@ -26,11 +31,22 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often a transaction that lost against another one is tried again.
 pub(super) const RETRIES_MAX: u32 = 3;
 
+/// Begins a transaction.
+const BEGIN: &str = "begin isolation level read committed";
+/// Begins one whose prepared statements are not planned anew each time, which the database would do because it cannot know
+/// how little they read. Only for this transaction: a pooler may give the connection to somebody else afterwards.
+const BEGIN_PLANNED: &str = "begin isolation level read committed; set local plan_cache_mode = 'force_generic_plan'";
+/// Largest batch for which a prepared statement is used. Its plan is made once for all, and must not be made for few rows
+/// and then used for thousands.
+const PREPARED_ROWS_MAX: usize = 64;
+
 /// Why a piece of work at the database did not succeed.
 #[derive(Debug)]
 pub(super) enum Trouble {
     /// Two transactions met; the same work again may well succeed.
     Conflict(String),
+    /// The connection does not know a statement that was prepared on it. The same work again goes without.
+    Unprepared(String),
     /// Everything else.
     Store(StoreError),
 }
@@ -46,6 +62,9 @@ impl From<tokio_postgres::Error> for Trouble {
             return Trouble::Store(if lost { StoreError::Unavailable(text) } else { StoreError::Internal(text) });
         };
         let text = describe(&error);
+        if [SqlState::INVALID_SQL_STATEMENT_NAME, SqlState::DUPLICATE_PSTATEMENT].contains(code) {
+            return Trouble::Unprepared(text);
+        }
         if [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE].contains(code) {
             return Trouble::Conflict(text);
         }
@@ -81,7 +100,7 @@ impl From<StoreError> for Trouble {
 impl From<Trouble> for StoreError {
     fn from(trouble: Trouble) -> StoreError {
         match trouble {
-            Trouble::Conflict(text) => StoreError::Unavailable(text),
+            Trouble::Conflict(text) | Trouble::Unprepared(text) => StoreError::Unavailable(text),
             Trouble::Store(error) => error,
         }
     }
@@ -114,7 +133,9 @@ macro_rules! retried {
         let mut tries = 0;
         loop {
             match $work.await {
-                Err($crate::postgres::pool::Trouble::Conflict(_)) if tries < $crate::postgres::pool::RETRIES_MAX => {
+                Err($crate::postgres::pool::Trouble::Conflict(_) | $crate::postgres::pool::Trouble::Unprepared(_))
+                    if tries < $crate::postgres::pool::RETRIES_MAX =>
+                {
                     tries += 1;
                 }
                 other => break other,
@@ -127,6 +148,8 @@ pub(super) use retried;
 /// The pool of connections and what belongs to every session.
 pub(super) struct Database {
     pool: Pool,
+    /// Whether new connections prepare what runs all the time, and sessions use it.
+    prepares: Arc<AtomicBool>,
     pub(super) clock: Clock,
     statements: AtomicU64,
 }
@@ -134,8 +157,10 @@ pub(super) struct Database {
 impl Database {
     pub(super) fn new(config: Config, max_connections: usize, clock: Clock) -> StoreResult<Database> {
         let manager = Manager::from_config(config, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+        let prepares = Arc::new(AtomicBool::new(false));
         let pool = Pool::builder(manager)
             .max_size(max_connections.max(1))
+            .post_create(prepare_often(prepares.clone()))
             .runtime(Runtime::Tokio1)
             .timeouts(Timeouts {
                 wait: Some(POOL_TIMEOUT),
@@ -144,12 +169,18 @@ impl Database {
             })
             .build()
             .map_err(|error| StoreError::Internal(error.to_string()))?;
-        Ok(Database { pool, clock, statements: AtomicU64::new(0) })
+        Ok(Database { pool, prepares, clock, statements: AtomicU64::new(0) })
     }
 
     /// The time by hand, which statements prefer to the database's own.
     pub(super) fn fixed_now(&self) -> Option<Millis> {
         self.clock.fixed()
+    }
+
+    /// From now on, prepares what runs all the time. Only once the schema is there, and with new connections.
+    pub(super) fn prepare_from_now_on(&self) {
+        self.prepares.store(true, Ordering::Relaxed);
+        self.pool.retain(|_, _| false);
     }
 
     pub(super) fn statements(&self) -> u64 {
@@ -171,10 +202,20 @@ impl Database {
         self.session(false).await
     }
 
+    /// As [`Database::transaction`], for work about so many rows that is done all the time.
+    pub(super) async fn transaction_often(&self, rows: usize) -> Outcome<Session<'_>> {
+        let few = rows <= PREPARED_ROWS_MAX && self.prepares.load(Ordering::Relaxed);
+        let mut session = self.session(false).await?;
+        session.begin = if few { BEGIN_PLANNED } else { BEGIN };
+        Ok(session)
+    }
+
     async fn session(&self, direct: bool) -> Outcome<Session<'_>> {
         Ok(Session {
+            begin: BEGIN,
             client: Some(self.pool.get().await?),
             statements: &self.statements,
+            prepares: &self.prepares,
             begun: AtomicBool::new(direct),
             open: AtomicBool::new(false),
             waiting: AtomicU32::new(0),
@@ -186,6 +227,11 @@ impl Database {
         self.direct().await?.query(sql, params).await
     }
 
+    /// As [`Session::query_often`], on its own.
+    pub(super) async fn query_often(&self, sql: &str, params: &[Param<'_>], rows: usize) -> Outcome<Vec<Row>> {
+        self.direct().await?.query_often(sql, params, rows).await
+    }
+
     /// Gives up on a call that takes too long.
     pub(super) async fn within<T>(&self, call: impl Future<Output = Outcome<T>>) -> StoreResult<T> {
         match tokio::time::timeout(CALL_TIMEOUT, call).await {
@@ -195,10 +241,25 @@ impl Database {
     }
 }
 
+/// Prepares what runs all the time on every new connection, so that using it later never waits for anything.
+fn prepare_often(prepares: Arc<AtomicBool>) -> Hook {
+    Hook::async_fn(move |client, _| {
+        let prepares = prepares.load(Ordering::Relaxed);
+        Box::pin(async move {
+            for sql in super::sql::OFTEN.iter().filter(|_| prepares) {
+                client.prepare_cached(sql).await.map_err(HookError::Backend)?;
+            }
+            Ok(())
+        })
+    })
+}
+
 /// A connection in use.
 pub(super) struct Session<'a> {
     client: Option<Object>,
     statements: &'a AtomicU64,
+    prepares: &'a AtomicBool,
+    begin: &'static str,
     begun: AtomicBool,
     /// True while a transaction is open.
     open: AtomicBool,
@@ -224,13 +285,35 @@ impl Session<'_> {
     pub(super) async fn query(&self, sql: &str, params: &[Param<'_>]) -> Outcome<Vec<Row>> {
         let typed: Vec<(&(dyn ToSql + Sync), _)> =
             params.iter().map(|param| (param.value, param.kind.clone())).collect();
-        let client = self.client();
-        let query = client.query_typed(sql, &typed);
+        self.begin_with(self.client().query_typed(sql, &typed)).await
+    }
+
+    /// As [`Session::query`], for one of the statements that run all the time, about so many rows.
+    pub(super) async fn query_often(&self, sql: &str, params: &[Param<'_>], rows: usize) -> Outcome<Vec<Row>> {
+        if rows > PREPARED_ROWS_MAX || !self.prepares.load(Ordering::Relaxed) {
+            return self.query(sql, params).await;
+        }
+        // Prepared when the connection was made, so this does not wait, and joined statements stay in order.
+        let statement = self.client().prepare_cached(sql).await?;
+        let values: Vec<&(dyn ToSql + Sync)> = params.iter().map(|param| param.value).collect();
+        let outcome = self.begin_with(self.client().query(&statement, &values)).await;
+        if let Err(Trouble::Unprepared(_)) = outcome {
+            tracing::warn!("a pooler stands before the database and forgets prepared statements; doing without them");
+            self.prepares.store(false, Ordering::Relaxed);
+        }
+        outcome
+    }
+
+    /// Sends a statement, and before the first one the beginning of the transaction.
+    async fn begin_with(
+        &self,
+        query: impl Future<Output = Result<Vec<Row>, tokio_postgres::Error>>,
+    ) -> Outcome<Vec<Row>> {
         if self.begun.swap(true, Ordering::Relaxed) {
             return Ok(self.answer(1, query).await?);
         }
         self.open.store(true, Ordering::Relaxed);
-        let begin = client.batch_execute("begin isolation level read committed");
+        let begin = self.client().batch_execute(self.begin);
         let (begun, rows) = self.answer(2, join(begin, query)).await;
         begun?;
         Ok(rows?)

@@ -9,6 +9,10 @@ macro_rules! statements {
     };
 }
 
+/// What runs all the time, and is prepared on every connection.
+pub(super) const OFTEN: [&str; 7] =
+    [SUBMIT_RUNS, OPEN_CLAIM, PICK_RUNS, CLAIM_RUNS, COMPLETE_RUNS, START_RUNS, RENEW_WORKERS];
+
 statements! {
     ADD_ATTEMPTS = "add_attempts.pg.sql";
     ADD_AUDIT = "add_audit.pg.sql";

@@ -174,7 +174,7 @@ async fn insert(
     let inputs: Vec<&[u8]> = each().map(|run| run.input.as_ref()).collect();
     let dice: Vec<i64> = runs.iter().map(|(_, dice)| (dice & 0xffff_ffff_ffff) as i64).collect();
     let rows = session
-        .query(
+        .query_often(
             sql::SUBMIT_RUNS,
             params![
                 now,
@@ -194,6 +194,7 @@ async fn insert(
                 inputs,
                 dice
             ],
+            runs.len(),
         )
         .await?;
     rows.iter()

@@ -68,7 +68,10 @@ impl PostgresStore {
             health.values().map(|beat| beat.and_then(|beat| beat.unfit.as_deref()).map(clean)).collect();
         let now = self.database.fixed_now();
         let mut renewed = HashMap::new();
-        for row in self.database.query(sql::RENEW_WORKERS, params![now, workers, measured, measurements, unfit]).await?
+        for row in self
+            .database
+            .query_often(sql::RENEW_WORKERS, params![now, workers, measured, measurements, unfit], workers.len())
+            .await?
         {
             let runs: Option<Vec<Uuid>> = row.try_get("runs")?;
             let epochs: Option<Vec<i32>> = row.try_get("epochs")?;
