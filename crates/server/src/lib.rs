@@ -50,6 +50,7 @@ pub async fn open_store(settings: &Settings, clock: Clock) -> Result<Arc<dyn Sto
                 max_connections: settings.database_connections,
                 listen: settings.database_listen,
                 listen_url: settings.listen_url.clone(),
+                prepare: settings.database_prepare,
                 ..PostgresOptions::default()
             };
             let url = settings.database_url.as_deref().unwrap_or_default();

@@ -21,6 +21,8 @@ pub struct Settings {
     pub database_connections: usize,
     /// Hear of other servers' work through LISTEN. Without it a server looks once a second.
     pub database_listen: bool,
+    /// Prepare the statements that run all the time. A pooler that forgets prepared statements is noticed either way.
+    pub database_prepare: bool,
     /// An admin API key to accept, besides those in the store.
     pub api_key: Option<String>,
 
@@ -79,6 +81,7 @@ impl Default for Settings {
             listen_url: None,
             database_connections: 8,
             database_listen: true,
+            database_prepare: true,
             api_key: None,
             lease_ttl_ms: 15_000,
             heartbeat_interval_ms: 5_000,

@@ -1,6 +1,7 @@
 //! claim: hands runs of one queue to waiting workers.
 //!
-//! The plain case takes two round trips: begin, open and pick travel together, and so do hand out and commit. What a
+//! One waiting worker is served in one round trip where nothing special is asked for (`at_once`). Several take two: begin,
+//! open and pick travel together, and so do hand out and commit. What a
 //! rate, a key limit or a worker that cannot take its share asks for comes on top. Locks are taken in one order
 //! everywhere: rows of live, then a queue's key lock or row, then rows of workers by their identifiers.
 
@@ -49,6 +50,9 @@ enum Dealt {
 impl PostgresStore {
     pub(super) async fn claim_runs(&self, request: &ClaimRequest) -> Outcome<ClaimAnswer> {
         let mut deal = Deal::new(request);
+        if let Some(answer) = retried!(self.claim_at_once(&deal))? {
+            return Ok(answer);
+        }
         for _ in 0..MATCHES_MAX {
             match retried!(self.deal(&deal))? {
                 Dealt::Done(answer) => {

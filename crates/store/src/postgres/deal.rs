@@ -29,10 +29,10 @@ impl Picked {
 
 /// Where a picked run stood.
 pub(super) struct Place {
-    lane: LaneId,
-    level: i16,
-    order_at: Millis,
-    run: Uuid,
+    pub(super) lane: LaneId,
+    pub(super) level: i16,
+    pub(super) order_at: Millis,
+    pub(super) run: Uuid,
 }
 
 /// A claim, with what has been found out about its workers.

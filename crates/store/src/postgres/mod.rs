@@ -4,6 +4,7 @@
 //! file in `sql/`, set-based and guarded. A verb is one statement where it can be, otherwise one short transaction.
 
 mod admin;
+mod at_once;
 mod claim;
 mod columns;
 mod complete;

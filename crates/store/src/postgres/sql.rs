@@ -10,8 +10,8 @@ macro_rules! statements {
 }
 
 /// What runs all the time, and is prepared on every connection.
-pub(super) const OFTEN: [&str; 7] =
-    [SUBMIT_RUNS, OPEN_CLAIM, PICK_RUNS, CLAIM_RUNS, COMPLETE_RUNS, START_RUNS, RENEW_WORKERS];
+pub(super) const OFTEN: [&str; 8] =
+    [SUBMIT_RUNS, CLAIM_AT_ONCE, OPEN_CLAIM, PICK_RUNS, CLAIM_RUNS, COMPLETE_RUNS, START_RUNS, RENEW_WORKERS];
 
 statements! {
     ADD_ATTEMPTS = "add_attempts.pg.sql";
@@ -23,6 +23,7 @@ statements! {
     BLOCK_RUNS = "block_runs.pg.sql";
     CANCEL_HELD_RUNS = "cancel_held_runs.pg.sql";
     CHECK_LEASES = "check_leases.pg.sql";
+    CLAIM_AT_ONCE = "claim_at_once.pg.sql";
     CLAIM_RUNS = "claim_runs.pg.sql";
     COMPLETE_RUNS = "complete_runs.pg.sql";
     COUNT_DEPTHS = "count_depths.pg.sql";
