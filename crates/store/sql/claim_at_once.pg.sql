@@ -55,13 +55,16 @@ claimed as (
         epoch = live.epoch + 1,
         worker_id = $4,
         claim_no = $8::bigint,
-        claimed_at = fit.now,
-        started_at = case when $9 then fit.now end,
-        timeout_at = case when runs.options is not null then fit.now + (runs.options::json ->> 'timeout_ms')::bigint end,
-        lease_until = fit.now + $10::bigint
-    from fit, locked join runs on runs.run_id = locked.run_id
-    where live.run_id = locked.run_id
-    returning live.run_id, live.epoch, live.failures, live.priority, runs.submitted_at, live.timeout_at, live.key, runs.input
+        claimed_at = (select now from fit),
+        started_at = case when $9 then (select now from fit) end,
+        timeout_at = (select now from fit) + (
+            select (runs.options::json ->> 'timeout_ms')::bigint from runs
+            where runs.run_id = live.run_id and runs.options is not null
+        ),
+        lease_until = (select now from fit) + $10::bigint
+    -- An array and not a join: the plan is made once, without knowing how few these are.
+    where live.run_id = any(array(select locked.run_id from locked))
+    returning live.run_id, live.epoch, live.failures, live.priority, live.timeout_at, live.key
 ),
 counted as (
     update worker_live set active = worker_live.active + given.runs
@@ -69,8 +72,8 @@ counted as (
     where worker_live.worker_id = $4 and given.runs > 0
 )
 select fit.now, next.due_at as next_due_at, picked.run_id, picked.lane_id, picked.level, picked.order_at,
-    claimed.run_id is not null as is_ours, claimed.epoch, claimed.failures, claimed.priority, claimed.submitted_at,
-    claimed.timeout_at, claimed.key, claimed.input
+    claimed.run_id is not null as is_ours, claimed.epoch, claimed.failures, claimed.priority, claimed.timeout_at,
+    claimed.key, cold.submitted_at, cold.input
 from fit
 cross join lateral (
     select min(soonest.due_at) as due_at from unnest($3) as wanted(lane_id)
@@ -82,4 +85,5 @@ cross join lateral (
 ) next
 left join picked on true
 left join claimed on claimed.run_id = picked.run_id
+left join lateral (select runs.submitted_at, runs.input from runs where runs.run_id = claimed.run_id limit 1) cold on true
 order by picked.level, picked.order_at, picked.run_id

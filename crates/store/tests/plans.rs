@@ -151,9 +151,12 @@ async fn exercise(store: &dyn Store, lanes: &[Lane]) {
         start: false,
         lease_ms: None,
     };
-    let claim = ClaimRequest { queue: lanes[0].queue, slots: vec![slot], limit: 20 };
-    let claimed = store.claim(claim).await.unwrap().claimed;
+    let claim = |slots: Vec<ClaimSlot>| ClaimRequest { queue: lanes[0].queue, slots, limit: 20 };
+    let claimed = store.claim(claim(vec![slot.clone()])).await.unwrap().claimed;
     assert_eq!(claimed.len(), 20);
+    // Two who wait are served in another way than one.
+    let two = vec![ClaimSlot { room: 5, claim_no: 2, ..slot.clone() }, ClaimSlot { room: 5, claim_no: 2, ..slot }];
+    assert_eq!(store.claim(claim(two)).await.unwrap().claimed.len(), 10);
     let held: Vec<_> = claimed.iter().map(|one| LeaseRef { run: one.run, epoch: one.epoch }).collect();
     let failure =
         Failure { reason: Reason::Error, code: None, message: "no".into(), retryable: true, not_before: None };

@@ -138,7 +138,7 @@ async fn the_usual_verbs_take_few_statements() {
     submit(&store, lane, 100).await;
     assert_eq!(since(), 1, "submit");
     let claimed = claim(&store, lane, worker, 50).await;
-    assert_eq!((claimed.len(), since()), (50, 5), "claim: begin, open, pick, hand out, commit");
+    assert_eq!((claimed.len(), since()), (50, 3), "claim: begin, claim, commit");
     let done = claimed.iter().map(|claimed| Completion { lease: lease(claimed), output: None }).collect();
     store.complete(done).await.unwrap();
     assert_eq!(since(), 1, "complete");
