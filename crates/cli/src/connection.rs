@@ -1,5 +1,6 @@
 //! Where the server is, and the key to it.
 
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use baton::Client;
@@ -11,9 +12,9 @@ use crate::exit::Exit;
 #[derive(Args)]
 #[command(next_help_heading = "Server")]
 pub struct Connection {
-    /// Address of the server.
-    #[arg(long, global = true, env = "BATON_URL", default_value = "http://127.0.0.1:7400", value_name = "URL")]
-    pub url: String,
+    /// Address of the server; that of the one running on this machine unless given, or else http://127.0.0.1:7400.
+    #[arg(long, global = true, env = "BATON_URL", value_name = "URL")]
+    pub url: Option<String>,
     /// API key; the one a server on this machine left in its data directory unless given.
     #[arg(long, global = true, env = "BATON_API_KEY", hide_env_values = true, value_name = "KEY")]
     pub api_key: Option<String>,
@@ -22,15 +23,36 @@ pub struct Connection {
     pub data: Option<PathBuf>,
 }
 
+/// Where a server listens unless told otherwise.
+const URL_DEFAULT: &str = "127.0.0.1:7400";
+
+/// The address at which a server that listens everywhere can be reached from here.
+fn reachable(address: SocketAddr) -> String {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => format!("127.0.0.1:{}", address.port()),
+        IpAddr::V6(ip) if ip.is_unspecified() => format!("[::1]:{}", address.port()),
+        IpAddr::V4(_) | IpAddr::V6(_) => address.to_string(),
+    }
+}
+
 impl Connection {
     /// A client of the server.
     pub fn client(&self) -> Result<Client, Exit> {
-        Ok(Client::new(&self.url, &self.find_api_key()?.unwrap_or_default())?)
+        Ok(Client::new(&self.find_url(), &self.find_api_key()?.unwrap_or_default())?)
     }
 
     /// Where a server on this machine keeps its files.
     pub fn data_directory(&self) -> PathBuf {
         self.data.clone().unwrap_or_else(baton_server::data_default)
+    }
+
+    /// The address as given, or as a server on this machine left it, or the usual one.
+    pub fn find_url(&self) -> String {
+        self.url.clone().unwrap_or_else(|| {
+            let left = std::fs::read_to_string(self.data_directory().join(baton_server::ADDRESS_FILE));
+            let address = left.ok().and_then(|address| address.trim().parse().ok());
+            format!("http://{}", address.map_or_else(|| URL_DEFAULT.to_owned(), reachable))
+        })
     }
 
     /// Where a server on this machine leaves its first key.

@@ -156,12 +156,13 @@ impl Keys {
     }
 
     async fn look_up(&self, hash: &Hash) -> Result<Option<Caller>, Error> {
-        if self.from_settings.as_ref().is_some_and(|own| token::same(own, hash)) {
-            let key_id = SETTINGS_KEY_ID.to_owned();
-            return Ok(Some(Caller { key_id, scopes: vec![Scope::Admin], namespace: None }));
+        // A key that the store knows keeps its scopes, also when somebody starts the server with it by mistake.
+        if let Some(Key { id, scopes, namespace, revoked_at, .. }) = self.store.key(hash).await? {
+            return Ok(revoked_at.is_none().then_some(Caller { key_id: id, scopes, namespace }));
         }
-        let key = self.store.key(hash).await?.filter(|key| key.revoked_at.is_none());
-        Ok(key.map(|Key { id, scopes, namespace, .. }| Caller { key_id: id, scopes, namespace }))
+        let from_settings = self.from_settings.as_ref().is_some_and(|own| token::same(own, hash));
+        let admin = || Caller { key_id: SETTINGS_KEY_ID.into(), scopes: vec![Scope::Admin], namespace: None };
+        Ok(from_settings.then(admin))
     }
 
     fn remember(&self, hash: Hash, caller: Caller) -> Result<Arc<Caller>, Error> {

@@ -81,7 +81,10 @@ pub async fn serve(app: App, listener: impl Listener, shutdown: impl Future<Outp
 
 /// Runs a server as the settings say, until `shutdown`.
 pub async fn run(settings: Settings, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<(), String> {
-    std::fs::create_dir_all(&settings.data)
+    // Inputs and outputs are nobody else's business.
+    std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
+        .recursive(true)
+        .create(&settings.data)
         .map_err(|error| format!("cannot make the data directory {}: {error}", settings.data.display()))?;
     let store = open_store(&settings, Clock::Real).await.map_err(|error| match settings.sqlite_path() {
         Some(path) => format!("cannot open {}: {error}", path.display()),

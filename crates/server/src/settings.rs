@@ -121,7 +121,8 @@ pub struct SettingsFlags {
 }
 
 /// Variables of the environment that belong to other parts of the program.
-const NOT_SETTINGS: [&str; 5] = ["url", "log", "log_format", "config", "no_color"];
+const NOT_SETTINGS: [&str; 9] =
+    ["url", "log", "log_format", "config", "no_color", "run_id", "run_type", "attempt", "epoch"];
 
 /// The user's data directory for Baton: `$XDG_DATA_HOME/baton` or `~/.local/share/baton`.
 pub fn data_default() -> PathBuf {
@@ -155,7 +156,7 @@ impl Settings {
             }
             let Some(example) = known.get(&key) else {
                 return Err(format!(
-                    "the environment sets {name}, which is no setting of Baton; see `baton serve --help`"
+                    "the environment sets {name}, which is no setting of Baton; docs/settings.md lists them"
                 ));
             };
             table.insert(key, from_text(&name, &value, example)?);

@@ -251,7 +251,8 @@ async fn measure_limits(store: &Store, report: &mut Report) -> Result<(), Exit> 
 
 /// Measures a server that is up already. What a measurement leaves in its queue is worked off.
 async fn measure_running(connection: &Connection, args: &BenchArgs, report: &mut Report) -> Result<(), Exit> {
-    let address = connection.url.strip_prefix("http://").unwrap_or(&connection.url).trim_end_matches('/');
+    let url = connection.find_url();
+    let address = url.strip_prefix("http://").unwrap_or(&url).trim_end_matches('/');
     let api_key = connection.find_api_key()?.unwrap_or_default();
     let target = Target { address: address.to_owned(), api_key };
     let peer = format!("Baton ({})", target.address);

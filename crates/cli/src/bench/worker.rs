@@ -48,7 +48,7 @@ pub async fn work(connection: &Connection, args: BenchWorkerArgs) -> Result<(), 
         return super::scenario::kills::work(connection.client()?, &path).await;
     }
     let target = Target {
-        address: connection.url.trim_start_matches("http://").trim_end_matches('/').to_owned(),
+        address: connection.find_url().trim_start_matches("http://").trim_end_matches('/').to_owned(),
         api_key: connection.find_api_key()?.unwrap_or_default(),
     };
     on_one_thread(async move {

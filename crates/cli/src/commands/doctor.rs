@@ -80,7 +80,7 @@ pub async fn doctor(connection: &Connection, args: DoctorArgs) -> Result<(), Exi
     checks.push(check_directory(&directory));
     checks.push(check_disk(&directory));
     let key = connection.find_api_key()?;
-    let client = Client::new(&connection.url, key.as_deref().unwrap_or_default())?.with_timeout(CALL_TIMEOUT);
+    let client = Client::new(&connection.find_url(), key.as_deref().unwrap_or_default())?.with_timeout(CALL_TIMEOUT);
     let server = check_server(&client).await;
     let server_answers = server.status == Status::Ok;
     checks.push(server);

@@ -114,7 +114,11 @@ fn reasons(
         because("due_later", format!("{what} at {}, in {} ms.", Time(record.due_at), record.due_at - now));
     }
     if let Some(until) = queue.paused_until.filter(|until| *until > now) {
-        because("queue_paused", format!("The queue {} is paused until {}.", queue.name, Time(until)));
+        let end = match until {
+            Millis::MAX => "somebody resumes it".to_owned(),
+            until => Time(until).to_string(),
+        };
+        because("queue_paused", format!("The queue {} is paused until {end}.", queue.name));
     }
     let able = |worker: &&Worker| worker.status == WorkerStatus::Online;
     if workers.is_empty() {
@@ -128,7 +132,7 @@ fn reasons(
         because(
             "all_busy",
             format!(
-                "All {} workers for it are busy ({draining} draining, {unfit} under a health floor).",
+                "Every worker for it is busy: {} online or draining, {draining} of them draining, {unfit} under a health floor.",
                 workers.len()
             ),
         );

@@ -1,6 +1,7 @@
 //! /api/v1/keys and /api/v1/audit.
 
 use baton::proto::{CreateKey, PauseQueue, QueueLimits};
+use baton_store::{NewKey, Scope};
 use serde_json::json;
 
 use crate::harness::{KEY, On, Server, on_both, refusal, run};
@@ -138,9 +139,25 @@ async fn every_administrative_act_is_written_down(on: On) {
 }
 
 on_both!(
+    a_key_that_the_store_knows_keeps_its_scopes,
     a_key_is_shown_once_and_works_in_both_headers,
     without_a_good_key_nothing_is_told,
     a_revoked_key_is_refused_at_once,
     a_namespaces_admin_sees_and_makes_only_its_own_keys,
     every_administrative_act_is_written_down,
 );
+
+async fn a_key_that_the_store_knows_keeps_its_scopes(on: On) {
+    let server = Server::start(on).await;
+    server.submit().await;
+    let weak = NewKey {
+        id: "weak".into(),
+        hash: baton_core::token::hash(KEY),
+        name: "weak".into(),
+        scopes: vec![Scope::Read],
+        namespace: None,
+    };
+    server.app.store.add_key(weak).await.unwrap();
+    server.app.keys.forget();
+    assert_eq!(refusal(server.client.submit(&run()).await), "403 forbidden");
+}
