@@ -75,3 +75,22 @@ impl Connection {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_is_the_one_given_or_left_or_the_usual_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let connection = |url: Option<&str>| Connection {
+            url: url.map(str::to_owned),
+            api_key: None,
+            data: Some(directory.path().to_owned()),
+        };
+        assert_eq!(connection(None).find_url(), "http://127.0.0.1:7400");
+        std::fs::write(directory.path().join(baton_server::ADDRESS_FILE), "0.0.0.0:81").unwrap();
+        assert_eq!(connection(None).find_url(), "http://127.0.0.1:81");
+        assert_eq!(connection(Some("http://there:1")).find_url(), "http://there:1");
+    }
+}

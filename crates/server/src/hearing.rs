@@ -13,19 +13,34 @@ use crate::Error;
 pub struct Hearing {
     clock: Clock,
     from: Mutex<(Instant, Millis)>,
+    last_pass: Mutex<(Instant, Millis)>,
 }
 
 impl Hearing {
     /// Begins to hear now.
     pub fn new(clock: Clock) -> Hearing {
-        let from = Mutex::new((Instant::now(), clock.local()));
-        Hearing { clock, from }
+        let now = (Instant::now(), clock.local());
+        Hearing { clock, from: Mutex::new(now), last_pass: Mutex::new(now) }
     }
 
     /// Notes why a call to the store failed. One that is out of reach, or has no room to write down a sign of life, has made
     /// this server deaf until now.
     pub fn note(&self, error: &Error) {
         if matches!(error, Error::Unavailable | Error::DiskFull) {
+            self.interrupted();
+        }
+    }
+
+    /// Notes that the reaper passes. When it has not for longer than this, the whole server was frozen (a stopped process, a
+    /// paused machine, a clock that was set) and heard nobody meanwhile.
+    pub fn passes(&self, gap_max_ms: u64) {
+        // A clock that is moved by hand jumps all the time.
+        let Clock::Real = &self.clock else { return };
+        let now = (Instant::now(), self.clock.local());
+        let last = std::mem::replace(&mut *self.last_pass.lock().expect("nobody panics while holding it"), now);
+        // Both clocks: the monotonic one stands still while a machine sleeps.
+        let gap = now.0.duration_since(last.0).max(Duration::from_millis(now.1.abs_diff(last.1)));
+        if gap > Duration::from_millis(gap_max_ms) {
             self.interrupted();
         }
     }

@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct RequestLabels {
     /// GET, POST, ...
-    pub method: String,
+    pub method: &'static str,
     /// The route, not the path: few of them.
     pub route: String,
     /// The status.

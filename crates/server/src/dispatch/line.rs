@@ -43,6 +43,21 @@ struct Waiting {
     closed: bool,
 }
 
+impl Waiting {
+    /// Sends away the same claim made before: its caller lost its connection and asks again. Both would get runs, and nobody
+    /// would ever hear of those of the first.
+    fn displace(&mut self, slot: &ClaimSlot) {
+        let same = |parked: &Parked| {
+            slot.claim_no != 0 && parked.slot.worker == slot.worker && parked.slot.claim_no == slot.claim_no
+        };
+        while let Some(index) = self.parked.iter().position(same) {
+            if let Some(parked) = self.parked.remove(index) {
+                let _ = parked.answer.send(Ok(vec![]));
+            }
+        }
+    }
+}
+
 /// The line of one queue.
 #[derive(Debug)]
 pub(super) struct Line {
@@ -78,6 +93,7 @@ impl Line {
             }
             // Park before looking: a submit between the look and the park would wake nobody.
             let look = slot.lanes.iter().any(|lane| !waiting.clean.contains(lane));
+            waiting.displace(&slot);
             waiting.parked.push_back(Parked { number, slot, answer });
             if look {
                 self.bell.notify_one();
@@ -234,6 +250,10 @@ impl Line {
         self.metrics.claim.calls.inc();
         let answer = self.store.claim(ClaimRequest { queue: self.queue, slots, limit }).await;
         let failed = answer.is_err();
+        let unsure: Vec<_> = match failed {
+            true => offered.iter().map(|parked| (parked.number, parked.slot.clone())).collect(),
+            false => vec![],
+        };
         let orphans = self.hand_out(offered, answer);
         if !orphans.is_empty() {
             // Their polls are gone, so nobody knows of these claims: put the runs back rather than let them wait.
@@ -244,7 +264,25 @@ impl Line {
         }
         if failed {
             tokio::time::sleep(Duration::from_millis(STORE_PAUSE_MS)).await;
+            self.find_out(unsure).await;
             self.bell.notify_one();
+        }
+    }
+
+    /// A claim that failed may have been carried out all the same: its answer was lost. Whoever got runs by it hears of them now.
+    async fn find_out(&self, unsure: Vec<(u64, ClaimSlot)>) {
+        for (number, slot) in unsure.into_iter().filter(|(_, slot)| slot.claim_no != 0) {
+            let Ok(held) = self.store.claimed(slot.worker, Some(slot.claim_no)).await else { return };
+            if held.is_empty() {
+                continue;
+            }
+            let parked = self.with(|waiting| {
+                let index = waiting.parked.iter().position(|parked| parked.number == number)?;
+                waiting.parked.remove(index)
+            });
+            if let Some(parked) = parked {
+                let _ = parked.answer.send(Ok(held));
+            }
         }
     }
 

@@ -18,7 +18,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use baton_proto::Problem;
-use http::{StatusCode, header};
+use http::{Method, StatusCode, header};
 use serde::Serialize;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
@@ -119,7 +119,7 @@ async fn no_route(headers: http::HeaderMap) -> Response {
 /// Counts requests, times those that do not wait for work, and sees through those that change something.
 async fn count(State(app): State<App>, path: Option<MatchedPath>, request: Request, next: Next) -> Response {
     let begun = Instant::now();
-    let method = request.method().as_str().to_owned();
+    let method = method_label(request.method());
     let route = path.as_ref().map_or("none", MatchedPath::as_str).to_owned();
     let waits = route.ends_with("/claim") || request.uri().query().is_some_and(|query| query.contains("wait_ms"));
     // A claim's caller has to be there to take the runs. Every other change is carried to its end even when its caller hangs
@@ -135,6 +135,20 @@ async fn count(State(app): State<App>, path: Option<MatchedPath>, request: Reque
         app.metrics.request_seconds.observe(begun.elapsed().as_secs_f64());
     }
     response
+}
+
+/// Few labels, whatever clients make up: each is kept for good.
+fn method_label(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::HEAD => "HEAD",
+        Method::OPTIONS => "OPTIONS",
+        _ => "other",
+    }
 }
 
 /// An answer as compact JSON.

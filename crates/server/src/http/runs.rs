@@ -54,6 +54,11 @@ async fn state_of(app: &App, run: &Submitted) -> Result<RunStanding, Error> {
     }
 }
 
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Error> {
+    let plain = |_| Error::Invalid("Idempotency-Key must be plain text".into());
+    headers.get(IDEMPOTENCY_KEY_HEADER).map(|key| key.to_str().map_err(plain)).transpose()
+}
+
 /// Submit a run.
 #[utoipa::path(post, path = "/api/v1/runs", tag = "runs", security(("api_key" = [])), request_body = SubmitRun,
     params(("Idempotency-Key" = Option<String>, Header, description = "The same key with the same body gives the same run")),
@@ -65,8 +70,7 @@ pub(super) async fn submit(
     headers: HeaderMap,
     Json(mut run): Json<SubmitRun>,
 ) -> Result<Response, Error> {
-    if let Some(key) = headers.get(IDEMPOTENCY_KEY_HEADER) {
-        let key = key.to_str().map_err(|_| Error::Invalid("Idempotency-Key must be plain text".into()))?;
+    if let Some(key) = idempotency_key(&headers)? {
         run.idempotency_key = Some(key.to_owned());
     }
     let run = service::submit::one(&app, &caller, run).await?;
@@ -81,8 +85,15 @@ pub(super) async fn submit(
 pub(super) async fn submit_batch(
     State(app): State<App>,
     Auth(caller): Auth,
-    BatchJson(batch): BatchJson<SubmitBatch>,
+    headers: HeaderMap,
+    BatchJson(mut batch): BatchJson<SubmitBatch>,
 ) -> Result<Response, Error> {
+    if let Some(key) = idempotency_key(&headers)? {
+        // One key for the call is one for each of its runs, by their order.
+        for (index, run) in batch.runs.iter_mut().enumerate().filter(|(_, run)| run.idempotency_key.is_none()) {
+            run.idempotency_key = Some(format!("{key}#{index}"));
+        }
+    }
     let mut runs = Vec::with_capacity(batch.runs.len());
     for run in service::submit::many(&app, &caller, batch.runs).await? {
         let state = state_of(&app, &run).await?;
@@ -209,8 +220,11 @@ pub(super) async fn retry(
     State(app): State<App>,
     Auth(caller): Auth,
     Path(id): Path<String>,
+    headers: HeaderMap,
 ) -> Result<Response, Error> {
     let original = run_id(&id)?;
-    let run = service::retry::one(&app, &caller, original).await?;
-    Ok(answer(StatusCode::CREATED, &submitted(run, RunStanding::Pending, Some(original))))
+    let run = service::retry::one(&app, &caller, original, idempotency_key(&headers)?).await?;
+    let status = if run.is_new { StatusCode::CREATED } else { StatusCode::OK };
+    let state = state_of(&app, &run).await?;
+    Ok(answer(status, &submitted(run, state, Some(original))))
 }

@@ -19,6 +19,8 @@ pub(super) async fn pass(app: &App) -> Result<String, Error> {
 }
 
 async fn reap(app: &App) -> Result<String, Error> {
+    // A shorter freeze cannot cost a live worker its lease.
+    app.hearing.passes((app.settings.lease_ttl_ms - app.settings.heartbeat_interval_ms) / 2);
     // While nobody could be heard (this server has just started, or its store was out of reach) silence proves nothing.
     // So nobody is declared lost before every live worker has had the time for a heartbeat.
     let lost = match app.hearing.since(app.settings.heartbeat_interval_ms + 1_000) {

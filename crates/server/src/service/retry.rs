@@ -2,14 +2,15 @@
 
 use baton_core::RunId;
 use baton_core::machine::Options;
-use baton_store::{Due, Lane, NewRun, Scope, Submitted};
+use baton_store::{Due, Idempotency, Lane, NewRun, Scope, Submitted};
 
-use super::{submit, visible};
+use super::{check_name, submit, visible};
 use crate::auth::Caller;
 use crate::{App, Error};
 
-/// Submits the run again.
-pub async fn one(app: &App, caller: &Caller, run: RunId) -> Result<Submitted, Error> {
+/// Submits the run again. With the same key, again gives the run that was made the first time.
+pub async fn one(app: &App, caller: &Caller, run: RunId, key: Option<&str>) -> Result<Submitted, Error> {
+    key.map_or(Ok(()), |key| check_name("Idempotency-Key", key))?;
     let record = visible(app, caller, Scope::Submit, run).await?;
     if !record.state.is_ended() {
         return Err(Error::Invalid(format!(
@@ -24,7 +25,8 @@ pub async fn one(app: &App, caller: &Caller, run: RunId) -> Result<Submitted, Er
         due: Due::Now,
         key: record.key,
         affinity: record.affinity,
-        idempotency: None,
+        // The run is all there is to say, and it is part of the key.
+        idempotency: key.map(|key| Idempotency { key: format!("retry\u{1f}{run}\u{1f}{key}"), fingerprint: [0; 16] }),
         options: (record.options != Options::default()).then_some(record.options),
         retry_of: Some(run),
         input: record.input,

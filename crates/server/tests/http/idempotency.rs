@@ -77,7 +77,33 @@ async fn a_batch_may_be_repeated_and_is_refused_whole(on: On) {
     assert!(server.client.submit(&once("c")).await.unwrap().created, "nothing of the refused batch went in");
 }
 
+/// Sends the same call twice under one key; returns both answers.
+async fn twice(server: &Server, path: &str, body: &str) -> [serde_json::Value; 2] {
+    let send = async || {
+        let request = server.request("POST", path).header("x-api-key", KEY).header("idempotency-key", "k");
+        server.send(request, body.to_owned()).await
+    };
+    let (first, again) = (send().await, send().await);
+    assert_eq!(first.status, 201);
+    [first.json(), again.json()]
+}
+
+async fn the_header_counts_for_batches_and_retries_too(on: On) {
+    let server = Server::start(on).await;
+    let batch = serde_json::to_string(&SubmitBatch { runs: vec![run(); 3] }).unwrap();
+    let [first, again] = twice(&server, "/api/v1/runs/batch", &batch).await;
+    for index in 0..3 {
+        assert_eq!(first["runs"][index]["id"], again["runs"][index]["id"]);
+    }
+    assert_ne!(first["runs"][0]["id"], first["runs"][1]["id"]);
+    let ended = first["runs"][0]["id"].as_str().unwrap();
+    server.client.cancel(ended).await.unwrap();
+    let [first, again] = twice(&server, &format!("/api/v1/runs/{ended}/retry"), "").await;
+    assert_eq!((&first["id"], &again["created"]), (&again["id"], &serde_json::json!(false)));
+}
+
 on_both!(
+    the_header_counts_for_batches_and_retries_too,
     the_same_key_and_body_give_the_same_run,
     the_same_key_with_another_body_is_refused,
     a_repeated_submit_says_how_far_the_run_got,

@@ -84,6 +84,15 @@ async fn a_path_or_method_that_is_not_there_is_said_so(on: On) {
     assert_eq!(server.call("HEAD", "/healthz", "").await.status, 200);
 }
 
+async fn methods_that_clients_make_up_do_not_become_labels(on: On) {
+    let server = Server::start(on).await;
+    for method in ["BREW", "WHEN", "PROPFIND"] {
+        assert_eq!(server.call(method, "/healthz", "").await.status, 405);
+    }
+    let text = String::from_utf8(server.call("GET", "/metrics", "").await.body.to_vec()).unwrap();
+    assert!(!text.contains("BREW") && text.contains("method=\"other\""), "{text}");
+}
+
 async fn the_server_says_that_it_lives_and_works(on: On) {
     let server = Server::start(on).await;
     let alive = server.send(server.request("GET", "/healthz"), "").await;
@@ -123,6 +132,7 @@ async fn metrics_can_be_parsed_and_count(on: On) {
 }
 
 on_both!(
+    methods_that_clients_make_up_do_not_become_labels,
     the_document_lists_every_route_and_no_other,
     a_path_or_method_that_is_not_there_is_said_so,
     the_server_says_that_it_lives_and_works,

@@ -128,6 +128,9 @@ impl PostgresStore {
     pub(super) async fn look_at(&self, lanes: &[LaneId]) -> Outcome<Look> {
         self.cursor.soften();
         let mut look = Look::default();
+        if lanes.is_empty() {
+            return Ok(look);
+        }
         for row in self
             .database
             .query(

@@ -58,6 +58,10 @@ impl PostgresStore {
         }
         raise(&reading, &head, &gone);
         drop(reading);
+        // Somebody else is at work on the head of the line: the longer way reads past it.
+        if contended && claimed.is_empty() {
+            return Ok(None);
+        }
         Ok(Some(ClaimAnswer {
             more: contended && claimed.len() < room || head.len() == room && room < slot.room as usize,
             claimed,

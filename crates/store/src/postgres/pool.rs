@@ -31,8 +31,8 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often a transaction that lost against another one is tried again.
 pub(super) const RETRIES_MAX: u32 = 3;
 
-/// Begins a transaction.
-const BEGIN: &str = "begin isolation level read committed";
+/// Begins a transaction. A server that is cut off in the middle must not keep its locks for as long as its connection seems to live.
+const BEGIN: &str = "begin isolation level read committed; set local idle_in_transaction_session_timeout = '30s'";
 /// Begins one whose prepared statements are not planned anew each time, which the database would do because it cannot know
 /// how little they read. Only for this transaction: a pooler may give the connection to somebody else afterwards.
 const BEGIN_PLANNED: &str = "begin isolation level read committed; set local plan_cache_mode = 'force_generic_plan'";

@@ -37,7 +37,9 @@ impl PostgresStore {
         }
         let undoable = group.iter().any(can_be_refused_in_part);
         let keyed = runs.iter().any(|(run, _)| run.key.is_some());
-        let session = match undoable || keyed {
+        // Whoever lost to an earlier key may find it gone when it looks, and everybody goes in again: then nobody may be in.
+        let once = runs.iter().any(|(run, _)| run.idempotency.is_some());
+        let session = match undoable || keyed || once {
             true => self.database.transaction().await?,
             false => self.database.direct().await?,
         };

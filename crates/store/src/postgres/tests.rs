@@ -126,6 +126,22 @@ async fn connections_that_were_cut_are_replaced() {
 }
 
 #[tokio::test]
+async fn a_run_that_somebody_has_locked_does_not_stand_in_the_way() {
+    let database = baton_testkit::database().await;
+    let store = connect(database.url(), &Clock::manual(START)).await;
+    let (lane, worker) = (lane(&store).await, register(&store, 1).await);
+    let runs = submit(&store, lane, 3).await;
+    let stranger = stranger(database.url()).await;
+    stranger
+        .batch_execute(&format!("begin; select 1 from live where run_id = '{}' for update", runs[0]))
+        .await
+        .unwrap();
+    assert_eq!(claim(&store, lane, worker, 1).await[0].run, runs[1]);
+    stranger.batch_execute("rollback").await.unwrap();
+    assert_eq!(claim(&store, lane, worker, 1).await[0].run, runs[0]);
+}
+
+#[tokio::test]
 async fn the_usual_verbs_take_few_statements() {
     let database = baton_testkit::database().await;
     let store = connect(database.url(), &Clock::manual(START)).await;
