@@ -2,7 +2,7 @@
 
 use baton_core::{Millis, WorkerId};
 use baton_proto::{QUEUE_DEFAULT, RegisterWorker, RegisteredWorker};
-use baton_store::{NewWorker, Scope, WorkerInfo};
+use baton_store::{NewWorker, Scope, WorkerInfo, WorkerStatus};
 
 use super::{check_name, check_text};
 use crate::auth::Caller;
@@ -26,27 +26,29 @@ pub async fn one(app: &App, caller: &Caller, worker: RegisterWorker) -> Result<R
         host => host.to_owned(),
     });
     let queues = if worker.queues.is_empty() { vec![QUEUE_DEFAULT.to_owned()] } else { worker.queues };
-    let registered = app
-        .store
-        .register(NewWorker {
-            id,
-            // Scoped to the namespace, so that nobody learns of another's workers by guessing.
-            instance: worker.instance.map(|instance| format!("{}\u{1f}{instance}", worker.namespace)),
-            namespace: worker.namespace,
-            name,
-            info: WorkerInfo {
-                queues,
-                types: worker.types,
-                hostname,
-                pid: worker.pid,
-                version: worker.version.unwrap_or_default(),
-                labels: worker.labels,
-            },
-            max_concurrent: worker.max_concurrent.unwrap_or(1),
-            ttl_ms: app.settings.lease_ttl_ms as Millis,
-            key_id: Some(caller.key_id.clone()),
-        })
-        .await?;
+    let new = NewWorker {
+        id,
+        // Scoped to the namespace, so that nobody learns of another's workers by guessing.
+        instance: worker.instance.map(|instance| format!("{}\u{1f}{instance}", worker.namespace)),
+        namespace: worker.namespace,
+        name,
+        info: WorkerInfo {
+            queues,
+            types: worker.types,
+            hostname,
+            pid: worker.pid,
+            version: worker.version.unwrap_or_default(),
+            labels: worker.labels,
+        },
+        max_concurrent: worker.max_concurrent.unwrap_or(1),
+        ttl_ms: app.settings.lease_ttl_ms as Millis,
+        key_id: Some(caller.key_id.clone()),
+    };
+    let mut registered = app.store.register(new.clone()).await?;
+    if !registered.is_new && is_offline(app, registered.id).await? {
+        // It was told to register again and kept its instance: that incarnation is over, this is the next one.
+        registered = app.store.register(NewWorker { instance: None, ..new }).await?;
+    }
     if registered.is_new
         && let Some(known) = app.workers.get(registered.id).await?
     {
@@ -59,6 +61,10 @@ pub async fn one(app: &App, caller: &Caller, worker: RegisterWorker) -> Result<R
         heartbeat_interval_ms: app.settings.heartbeat_interval_ms,
         lease_ttl_ms: app.settings.lease_ttl_ms,
     })
+}
+
+async fn is_offline(app: &App, worker: WorkerId) -> Result<bool, Error> {
+    Ok(app.store.worker(worker).await?.is_none_or(|worker| worker.status == WorkerStatus::Offline))
 }
 
 fn check(worker: &RegisterWorker) -> Result<(), Error> {

@@ -216,7 +216,19 @@ async fn lists_of_workers_are_filtered_and_paged(on: On) {
     }
 }
 
+async fn an_instance_that_went_offline_registers_as_a_new_worker(on: On) {
+    let server = Server::start(on).await;
+    let named = RegisterWorker { instance: Some("boot-1".into()), ..worker("mac") };
+    let first = server.client.register(&named).await.unwrap().worker_id;
+    server.client.deregister(&first).await.unwrap();
+    let second = server.client.register(&named).await.unwrap().worker_id;
+    assert_ne!(first, second);
+    server.submit().await;
+    server.claim(&second).await;
+}
+
 on_both!(
+    an_instance_that_went_offline_registers_as_a_new_worker,
     a_worker_reads_back_as_it_registered,
     what_is_wrong_with_a_registration_is_said,
     every_start_is_a_new_worker_but_a_repeated_call_is_not,

@@ -26,8 +26,7 @@ impl PostgresStore {
         let now = self.database.fixed_now();
         let mut completed = HashMap::new();
         let mut freed: BTreeSet<(QueueId, String)> = BTreeSet::new();
-        for row in
-            self.database.query_often(sql::COMPLETE_RUNS, params![now, runs, epochs, outputs], runs.len()).await?
+        for row in self.database.query_each(sql::COMPLETE_RUNS, params![now, runs, epochs, outputs], runs.len()).await?
         {
             let lease = LeaseRef { run: run_id(&row, "run_id")?, epoch: epoch(&row, "epoch")? };
             completed.insert(lease, Verdict::Done { state: State::Completed, cancelling: false });
@@ -51,7 +50,7 @@ impl PostgresStore {
         let epochs: Vec<i32> = first.iter().map(|lease| lease.epoch.0 as i32).collect();
         let now = self.database.fixed_now();
         let mut started = HashMap::new();
-        for row in self.database.query_often(sql::START_RUNS, params![now, runs, epochs], runs.len()).await? {
+        for row in self.database.query_each(sql::START_RUNS, params![now, runs, epochs], runs.len()).await? {
             let lease = LeaseRef { run: run_id(&row, "run_id")?, epoch: epoch(&row, "epoch")? };
             let cancelling = row.try_get("cancelling")?;
             started.insert(lease, Verdict::Done { state: State::Running, cancelling });

@@ -32,10 +32,13 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) const RETRIES_MAX: u32 = 3;
 
 /// Begins a transaction. A server that is cut off in the middle must not keep its locks for as long as its connection seems to live.
-const BEGIN: &str = "begin isolation level read committed; set local idle_in_transaction_session_timeout = '30s'";
+/// And rows of `live` are always to be looked up: the table is in memory, and a scan of it would make a claim as slow as the queue is long.
+const BEGIN: &str = "begin isolation level read committed; \
+     set local idle_in_transaction_session_timeout = '30s'; set local random_page_cost = 1";
 /// Begins one whose prepared statements are not planned anew each time, which the database would do because it cannot know
 /// how little they read. Only for this transaction: a pooler may give the connection to somebody else afterwards.
-const BEGIN_PLANNED: &str = "begin isolation level read committed; set local plan_cache_mode = 'force_generic_plan'";
+const BEGIN_PLANNED: &str = "begin isolation level read committed; \
+     set local idle_in_transaction_session_timeout = '30s'; set local plan_cache_mode = 'force_generic_plan'";
 /// Largest batch for which a prepared statement is used. Its plan is made once for all, and must not be made for few rows
 /// and then used for thousands.
 const PREPARED_ROWS_MAX: usize = 64;
@@ -230,6 +233,18 @@ impl Database {
     /// As [`Session::query_often`], on its own.
     pub(super) async fn query_often(&self, sql: &str, params: &[Param<'_>], rows: usize) -> Outcome<Vec<Row>> {
         self.direct().await?.query_often(sql, params, rows).await
+    }
+
+    /// As [`Database::query_often`], for a statement that looks up each of its rows: a large batch must not scan for them.
+    pub(super) async fn query_each(&self, sql: &str, params: &[Param<'_>], rows: usize) -> Outcome<Vec<Row>> {
+        if rows <= PREPARED_ROWS_MAX {
+            return self.query_often(sql, params, rows).await;
+        }
+        let session = self.transaction().await?;
+        let (found, committed) = join(session.query(sql, params), session.commit()).await;
+        let found = found?;
+        committed?;
+        Ok(found)
     }
 
     /// Gives up on a call that takes too long.
