@@ -1,6 +1,7 @@
 -- Hands locked runs to workers, all or none: when one of the workers cannot take its share, nothing changes.
 -- Workers are locked in the order of their identifiers, so that two claims do not wait for each other in a circle.
--- The `case` as in complete_runs.
+-- The rows are locked, so they are still on the spots where they were picked. Going there and not through an index keeps the
+-- planner, which may have counted while the table was empty, from reading all of it for a few rows.
 with fit as materialized (
     select worker_live.worker_id, share.runs
     from unnest($2::uuid[], $3::integer[]) as share(worker_id, runs) join worker_live using (worker_id)
@@ -23,12 +24,14 @@ update live set
     claim_no = given.claim_no,
     claimed_at = $1::bigint,
     started_at = case when given.start then $1 end,
-    timeout_at = case when runs.options is not null then $1 + (runs.options::json ->> 'timeout_ms')::bigint end,
+    timeout_at = case when cold.options is not null then $1 + (cold.options::json ->> 'timeout_ms')::bigint end,
     lease_until = $1 + given.lease_ms
 from verdict,
-    unnest($4::uuid[], $5::uuid[], $6::bigint[], $7::boolean[], $8::bigint[])
-        with ordinality as given(run_id, worker_id, claim_no, start, lease_ms, ordinal)
-    join runs on runs.run_id = given.run_id
-where live.run_id = given.run_id and case when live.place = 0 then true end and verdict.all_fit
-returning given.ordinal, live.run_id, live.lane_id, live.epoch, live.failures, live.priority, runs.submitted_at,
-    live.timeout_at, live.key, runs.input
+    unnest($4::uuid[], $5::uuid[], $6::bigint[], $7::boolean[], $8::bigint[], $9::text[]::tid[])
+        with ordinality as given(run_id, worker_id, claim_no, start, lease_ms, spot, ordinal)
+    cross join lateral (
+        select runs.options, runs.submitted_at, runs.input from runs where runs.run_id = given.run_id limit 1
+    ) cold
+where live.ctid = given.spot and verdict.all_fit
+returning given.ordinal, live.run_id, live.lane_id, live.epoch, live.failures, live.priority, cold.submitted_at,
+    live.timeout_at, live.key, cold.input

@@ -1,20 +1,23 @@
 -- Completes held runs: out of live, into ended; their workers' counts; whose caches are warm now. Returns those that were
--- done, and whether runs of the same key may wait for their end. The `case` hides the state from the planner: when it last
--- counted while nothing was held, it would believe that hardly any row passes, and compare each with the whole batch.
+-- done, and whether runs of the same key may wait for their end. The rows are looked up by an array, and the epochs compared
+-- out of the planner's sight: when it last counted while the table was empty, any join would make it read all of it.
 with clock as materialized (select coalesce($1::bigint, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now),
 done as materialized (
     select * from unnest($2::uuid[], $3::integer[], $4::bytea[]) with ordinality
         as done(run_id, epoch, output, ordinal)
 ),
 gone as (
-    delete from live using done
-    where live.run_id = done.run_id and live.epoch = done.epoch and case when live.state in (1, 2) then true end
+    delete from live
+    where live.run_id = any($2)
+      and case when live.state in (1, 2) then (live.run_id, live.epoch) in (select done.run_id, done.epoch from done) end
     returning live.run_id, live.epoch, live.failures, live.losses, live.claimed_at, live.started_at, live.worker_id,
-        live.queue_id, live.key, live.affinity, done.output, done.ordinal
+        live.queue_id, live.key, live.affinity
 ),
 noted as (
     insert into ended (run_id, state, epoch, failures, losses, ended_at, claimed_at, started_at, lease_end, worker_id, output)
-    select run_id, 4, epoch, failures, losses, now, claimed_at, started_at, 0, worker_id, output from gone cross join clock
+    select gone.run_id, 4, gone.epoch, gone.failures, gone.losses, clock.now, gone.claimed_at, gone.started_at, 0,
+        gone.worker_id, done.output
+    from gone join done using (run_id) cross join clock
 ),
 shares as (select worker_id, count(*) as runs from gone group by worker_id),
 busy as materialized (
@@ -29,9 +32,9 @@ counted as (
 warmed as (
     insert into affinity (queue_id, key, worker_name, at)
     select distinct on (gone.queue_id, gone.affinity) gone.queue_id, gone.affinity, workers.name, clock.now
-    from gone join workers using (worker_id) cross join clock
+    from gone join done using (run_id) join workers using (worker_id) cross join clock
     where gone.affinity is not null
-    order by gone.queue_id, gone.affinity, gone.ordinal desc
+    order by gone.queue_id, gone.affinity, done.ordinal desc
     on conflict (queue_id, key) do update set worker_name = excluded.worker_name, at = excluded.at
 )
 select gone.run_id, gone.epoch, gone.queue_id, gone.key,

@@ -6,7 +6,7 @@ with picked as materialized (
         select ready.*
         from generate_series(0, $5::integer - 1) as step(level)
         cross join lateral (
-            select live.run_id, live.lane_id, live.level, live.order_at, live.key, live.affinity
+            select live.run_id, live.lane_id, live.level, live.order_at, live.key, live.affinity, live.ctid::text as spot
             from live
             where live.lane_id = wanted.lane_id and live.level = step.level and live.place = 0
               and live.order_at >= ($4::bigint[])[(wanted.ordinal - 1) * $5 + step.level + 1]
@@ -20,6 +20,6 @@ with picked as materialized (
 select picked.run_id, picked.lane_id, picked.level, picked.order_at, true as is_ours, picked.key,
     case when picked.affinity is not null then
         (select affinity.worker_name from affinity where affinity.queue_id = $1::integer and affinity.key = picked.affinity)
-    end as preferred
+    end as preferred, picked.spot
 from picked
 order by picked.level, picked.order_at, picked.run_id

@@ -23,7 +23,7 @@ with picked as materialized (
 locked as materialized (
     select free.* from picked
     cross join lateral (
-        select live.run_id, live.key, live.affinity from live
+        select live.run_id, live.key, live.affinity, live.ctid::text as spot from live
         where live.run_id = picked.run_id and case when live.place = 0 then true end
         for update skip locked
     ) free
@@ -31,6 +31,6 @@ locked as materialized (
 select picked.run_id, picked.lane_id, picked.level, picked.order_at, locked.run_id is not null as is_ours, locked.key,
     case when locked.affinity is not null then
         (select affinity.worker_name from affinity where affinity.queue_id = $1::integer and affinity.key = locked.affinity)
-    end as preferred
+    end as preferred, locked.spot
 from picked left join locked on locked.run_id = picked.run_id
 order by picked.level, picked.order_at, picked.run_id

@@ -244,6 +244,7 @@ fn read_picked(row: &Row) -> Outcome<Picked> {
         is_ours: row.try_get(4)?,
         key: row.try_get(5)?,
         preferred: row.try_get(6)?,
+        spot: row.try_get(7)?,
     })
 }
 
@@ -289,20 +290,21 @@ async fn hand_out(
     for (one, fate) in picked.iter().zip(fates) {
         if let Fate::Slot(slot) = fate {
             *by_worker.entry(deal.request.slots[*slot].worker.0).or_default() += 1;
-            given.push((one.run, *slot));
+            given.push((one, *slot));
         }
     }
     let (workers, counts): (Vec<Uuid>, Vec<i32>) = by_worker.into_iter().unzip();
-    let slot_of = |(_, slot): &(Uuid, usize)| &deal.request.slots[*slot];
-    let runs: Vec<Uuid> = given.iter().map(|(run, _)| *run).collect();
+    let slot_of = |(_, slot): &(&Picked, usize)| &deal.request.slots[*slot];
+    let runs: Vec<Uuid> = given.iter().map(|(one, _)| one.run).collect();
     let holders: Vec<Uuid> = given.iter().map(|one| slot_of(one).worker.0).collect();
     let claim_nos: Vec<i64> = given.iter().map(|one| slot_of(one).claim_no).collect();
     let starts: Vec<bool> = given.iter().map(|one| slot_of(one).start).collect();
+    let spots: Vec<Option<&str>> = given.iter().map(|(one, _)| one.spot.as_deref()).collect();
     let leases: Vec<Option<Millis>> = given.iter().map(|one| slot_of(one).lease_ms).collect();
     let rows = session
         .query_often(
             sql::CLAIM_RUNS,
-            params![now, workers, counts, runs, holders, claim_nos, starts, leases],
+            params![now, workers, counts, runs, holders, claim_nos, starts, leases, spots],
             runs.len(),
         )
         .await?;

@@ -19,6 +19,8 @@ pub(super) struct Picked {
     pub(super) is_ours: bool,
     pub(super) key: Option<String>,
     pub(super) preferred: Option<String>,
+    /// Where its row is, which nobody moves while it is locked.
+    pub(super) spot: Option<String>,
 }
 
 impl Picked {
