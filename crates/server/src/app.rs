@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton_store::{Beat, BeatAnswer, Completion, LeaseRef, Store, Submission, SubmitAnswer, Verdict};
+use baton_store::{Beat, BeatAnswer, Completion, LeaseRef, Store, Submission, Verdict};
 
 use crate::auth::Keys;
 use crate::backlog::Backlogs;
@@ -57,7 +57,7 @@ pub struct Parts {
     pub loops: LoopReports,
     /// The installation's secret, from which lease tokens are derived.
     pub secret: [u8; 32],
-    pub(crate) submits: Coalescer<Submission, SubmitAnswer>,
+    pub(crate) submits: Coalescer<Submission, service::submit::Answered>,
     pub(crate) starts: Coalescer<LeaseRef, Verdict>,
     pub(crate) completions: Coalescer<Completion, Verdict>,
     pub(crate) renewals: Coalescer<Beat, BeatAnswer>,
@@ -81,7 +81,7 @@ impl App {
         let keys = Keys::new(store.clone(), &settings);
         let backlogs = Backlogs::new(store.clone(), settings.backlog_max);
         Ok(App(Arc::new(Parts {
-            submits: service::submit::coalescer(store.clone(), metrics.clone(), SUBMIT_BATCH),
+            submits: service::submit::coalescer(store.clone(), dispatcher.clone(), metrics.clone(), SUBMIT_BATCH),
             starts: service::start::coalescer(store.clone(), metrics.clone(), RESULT_BATCH),
             completions: service::complete::coalescer(store.clone(), metrics.clone(), after, RESULT_BATCH),
             renewals: service::renew::coalescer(store.clone(), metrics.clone(), RENEW_BATCH, RENEW_GATHER),

@@ -6,7 +6,7 @@ with given as materialized (
 ),
 started as (
     update live set state = 2, started_at = coalesce($1::bigint, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)
-    where live.run_id = any($3)
+    where live.run_id = any(array(select given.run_id from given))
       and case when live.state = 1 then
             (live.run_id, live.epoch, live.worker_id) in (select given.run_id, given.epoch, given.worker_id from given)
           end

@@ -1,6 +1,7 @@
 -- Completes held runs: out of live, into ended; their workers' counts; whose caches are warm now. Returns those that were
--- done, and whether runs of the same key may wait for their end. The rows are looked up by an array, and the epochs compared
--- out of the planner's sight: when it last counted while the table was empty, any join would make it read all of it.
+-- done, and whether runs of the same key may wait for their end. The rows are looked up by an array of unknown length (so that
+-- the prepared plan is as good as one made anew), and the epochs compared out of the planner's sight: when it last counted
+-- while the table was empty, any join would make it read all of it.
 with clock as materialized (select coalesce($1::bigint, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now),
 done as materialized (
     select * from unnest($2::uuid[], $3::integer[], $4::bytea[]) with ordinality
@@ -8,7 +9,7 @@ done as materialized (
 ),
 gone as (
     delete from live
-    where live.run_id = any($2)
+    where live.run_id = any(array(select done.run_id from done))
       and case when live.state in (1, 2) then (live.run_id, live.epoch) in (select done.run_id, done.epoch from done) end
     returning live.run_id, live.epoch, live.failures, live.losses, live.claimed_at, live.started_at, live.worker_id,
         live.queue_id, live.key, live.affinity

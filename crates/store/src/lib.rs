@@ -26,7 +26,7 @@ use baton_core::{Failure, LeaseEnd, Millis, RunId, WorkerId};
 pub const CLAIM_RUNS_MAX: usize = 1_000;
 
 /// Why a store call failed as a whole. Nothing has changed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     /// The store cannot be reached now. The call may have been carried out: repeat it.
     #[error("the store cannot be reached: {0}")]
@@ -80,6 +80,14 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Takes runs in. Each submission is all or nothing; the answers are in the order of the submissions.
     async fn submit(&self, submissions: Vec<Submission>) -> StoreResult<Vec<SubmitAnswer>>;
+    /// As [`Store::submit`], and in the same transaction hands runs of one queue to workers that wait for them: one trip to
+    /// the disk instead of two. No answer to the claim means that it asks for more than can be done on the way; then it
+    /// changed nothing, and is to be made on its own.
+    async fn submit_and_claim(
+        &self,
+        submissions: Vec<Submission>,
+        request: ClaimRequest,
+    ) -> StoreResult<(Vec<SubmitAnswer>, Option<ClaimAnswer>)>;
     /// The runs that were submitted with these idempotency keys, where there are any, and whether their body was the same.
     async fn submitted(&self, keys: Vec<Idempotency>) -> StoreResult<Vec<Option<(Submitted, bool)>>>;
     /// Hands runs of one queue to waiting workers.

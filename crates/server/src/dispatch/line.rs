@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use baton_core::Millis;
 use baton_store::{
-    ClaimAnswer, ClaimRequest, ClaimSlot, Claimed, Clock, LaneId, LeaseRef, QueueId, SlotRefused, Store, StoreResult,
+    ClaimAnswer, ClaimRequest, ClaimSlot, Claimed, Clock, LaneId, LeaseRef, QueueId, SlotRefused, Store, StoreError,
+    StoreResult,
 };
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
@@ -249,22 +250,37 @@ impl Line {
         let limit = slots.iter().map(|slot| slot.room as usize).sum::<usize>().min(baton_store::CLAIM_RUNS_MAX);
         self.metrics.claim.calls.inc();
         let answer = self.store.claim(ClaimRequest { queue: self.queue, slots, limit }).await;
-        let failed = answer.is_err();
-        let unsure: Vec<_> = match failed {
-            true => offered.iter().map(|parked| (parked.number, parked.slot.clone())).collect(),
-            false => vec![],
-        };
-        let orphans = self.hand_out(offered, answer);
-        if !orphans.is_empty() {
+        let loose = self.hand_out(offered, answer, Looked::Everywhere);
+        self.tie_up(loose).await;
+    }
+
+    /// Takes a poll out of the line for runs of this lane that are about to be submitted, if one waits and nothing else is
+    /// known to wait for it.
+    pub(super) fn offer(self: &Arc<Self>, lane: LaneId) -> Option<Offer> {
+        let parked = self.with(|waiting| {
+            let Waiting { parked, clean, closed, .. } = waiting;
+            let fits = |parked: &Parked| {
+                let lanes = &parked.slot.lanes;
+                lanes.contains(&lane) && lanes.iter().all(|lane| clean.contains(lane)) && !parked.answer.is_closed()
+            };
+            let index = parked.iter().position(fits).filter(|_| !*closed)?;
+            parked.remove(index)
+        })?;
+        Some(Offer { line: self.clone(), parked: Some(parked) })
+    }
+
+    /// What is left to do after polls were answered: runs nobody knows of, and claims of which nobody knows what came of them.
+    async fn tie_up(&self, loose: Loose) {
+        if !loose.orphans.is_empty() {
             // Their polls are gone, so nobody knows of these claims: put the runs back rather than let them wait.
-            let given_back = self.store.give_back(orphans).await;
+            let given_back = self.store.give_back(loose.orphans).await;
             if let Ok(changes) = given_back {
                 changes.woken.lanes.iter().for_each(|lane| self.wake(*lane));
             }
         }
-        if failed {
+        if !loose.unsure.is_empty() {
             tokio::time::sleep(Duration::from_millis(STORE_PAUSE_MS)).await;
-            self.find_out(unsure).await;
+            self.find_out(loose.unsure).await;
             self.bell.notify_one();
         }
     }
@@ -286,11 +302,13 @@ impl Line {
         }
     }
 
-    /// Answers the polls that got something or never will; parks the others again, in front. Returns claims whose polls are gone.
-    fn hand_out(&self, offered: Vec<Parked>, answer: StoreResult<ClaimAnswer>) -> Vec<(LeaseRef, String)> {
+    /// Answers the polls that got something or never will; parks the others again, in front.
+    fn hand_out(&self, offered: Vec<Parked>, answer: StoreResult<ClaimAnswer>, looked: Looked) -> Loose {
+        let mut unsure = Vec::new();
         let answer = match answer {
             Ok(answer) => answer,
             Err(error) => {
+                unsure.extend(offered.iter().map(|parked| (parked.number, parked.slot.clone())));
                 // The polls keep waiting: their callers would only come back at once.
                 tracing::warn!(%error, queue = self.queue, "a claim failed; trying again");
                 self.with(|waiting| waiting.clean.clear());
@@ -329,7 +347,7 @@ impl Line {
             }
             // Where every poll was filled there may be more; where one was not, there is not.
             for lane in wanted {
-                if answer.more || !unfilled.contains(&lane) {
+                if looked == Looked::Everywhere && (answer.more || !unfilled.contains(&lane)) {
                     waiting.clean.remove(&lane);
                 }
             }
@@ -337,7 +355,64 @@ impl Line {
         if let Some(ms) = answer.next_in_ms {
             self.wake_in(ms);
         }
-        orphans
+        Loose { orphans, unsure }
+    }
+}
+
+/// What a claim tells of its lanes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Looked {
+    /// Whether there is more in them.
+    Everywhere,
+    /// Nothing: it took what was just submitted, and whoever submitted wakes the lanes for the rest.
+    OnTheWay,
+}
+
+/// Loose ends of a claim.
+#[derive(Default)]
+struct Loose {
+    /// Leases whose polls are gone, and why they go back.
+    orphans: Vec<(LeaseRef, String)>,
+    /// Polls whose claim failed, and may have been carried out all the same.
+    unsure: Vec<(u64, ClaimSlot)>,
+}
+
+/// A waiting poll that goes to the store together with the runs it may get. It is settled or goes back into its line.
+#[derive(Debug)]
+pub struct Offer {
+    line: Arc<Line>,
+    parked: Option<Parked>,
+}
+
+impl Offer {
+    /// The claim to be made on the way, of at most so many runs.
+    pub fn request(&self, runs: usize) -> ClaimRequest {
+        let slots: Vec<_> = self.parked.iter().map(|parked| parked.slot.clone()).collect();
+        let limit = slots.iter().map(|slot| slot.room as usize).sum::<usize>().min(runs);
+        ClaimRequest { queue: self.line.queue, slots, limit }
+    }
+
+    /// Hands over what the claim brought.
+    pub fn settle(mut self, answer: StoreResult<ClaimAnswer>) {
+        self.end(answer);
+    }
+
+    fn end(&mut self, answer: StoreResult<ClaimAnswer>) {
+        let Some(parked) = self.parked.take() else { return };
+        let loose = self.line.hand_out(vec![parked], answer, Looked::OnTheWay);
+        // Somebody may have woken its lanes while it was away.
+        self.line.bell.notify_one();
+        if !loose.orphans.is_empty() || !loose.unsure.is_empty() {
+            let line = self.line.clone();
+            tokio::spawn(async move { line.tie_up(loose).await });
+        }
+    }
+}
+
+impl Drop for Offer {
+    fn drop(&mut self) {
+        // Whoever gave up may have done so after the store had carried it out.
+        self.end(Err(StoreError::Unavailable("given up on the way".into())));
     }
 }
 

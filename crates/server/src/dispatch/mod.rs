@@ -16,6 +16,8 @@ use crate::lanes::Lanes;
 use crate::metrics::Metrics;
 use crate::{Error, dispatch::line::Line};
 
+pub use self::line::Offer;
+
 /// All lines of waiting polls.
 #[derive(Debug)]
 pub struct Dispatcher {
@@ -59,6 +61,11 @@ impl Dispatcher {
     fn line_of(&self, lane: LaneId) -> Option<Arc<Line>> {
         let queue = self.lanes.queue_of(lane)?;
         self.lines.lock().expect("nobody panics while holding it").by_queue.get(&queue).cloned()
+    }
+
+    /// A poll that waits for runs of this lane, to be taken to the store together with them.
+    pub fn offer(&self, lane: LaneId) -> Option<Offer> {
+        self.line_of(lane)?.offer(lane)
     }
 
     /// Wakes whoever waits for these lanes in this process.

@@ -7,8 +7,8 @@ use baton_core::order::{PRIORITY_DEFAULT, PRIORITY_MAX};
 use baton_core::{Millis, RunId, retry};
 use baton_proto::{BATCH_RUNS_MAX, SubmitRun};
 use baton_store::{
-    Due, Idempotency, LaneName, NewRun, QueueId, Scope, Store, Submission, SubmitAnswer, SubmitRefused, Submitted,
-    Woken,
+    Due, Idempotency, LaneId, LaneName, NewRun, QueueId, Scope, Store, Submission, SubmitAnswer, SubmitRefused,
+    Submitted, Woken,
 };
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -17,33 +17,90 @@ use super::{check_name, check_text};
 use crate::app::SUBMIT_BATCH;
 use crate::auth::Caller;
 use crate::coalesce::Coalescer;
+use crate::dispatch::{Dispatcher, Offer};
 use crate::metrics::Metrics;
 use crate::{App, Error};
 
+/// Largest batch of which runs are handed out on the way to the store. A larger one would keep its submitters waiting for it.
+const HANDED_OUT_MAX: usize = 64;
 /// Latest due time: the year 9999, which is as far as RFC 3339 goes.
 pub(crate) const DUE_AT_MAX: Millis = 253_402_300_799_999;
 
 pub(crate) fn coalescer(
     store: Arc<dyn Store>,
+    dispatcher: Arc<Dispatcher>,
     metrics: Arc<Metrics>,
     batch_max: usize,
-) -> Coalescer<Submission, SubmitAnswer> {
+) -> Coalescer<Submission, Answered> {
     Coalescer::start(batch_max, None, move |submissions| {
-        let (store, metrics) = (store.clone(), metrics.clone());
-        async move { to_store(&*store, &metrics, submissions).await }
+        let (store, dispatcher, metrics) = (store.clone(), dispatcher.clone(), metrics.clone());
+        async move { to_store(&*store, &dispatcher, &metrics, submissions).await }
     })
+}
+
+/// What became of a submission, and which of its runs were handed out on the way: nobody needs to be woken for those.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    answer: SubmitAnswer,
+    handed_out: Vec<RunId>,
 }
 
 async fn to_store(
     store: &dyn Store,
+    dispatcher: &Dispatcher,
     metrics: &Metrics,
     submissions: Vec<Submission>,
-) -> Result<Vec<SubmitAnswer>, Error> {
+) -> Result<Vec<Answered>, Error> {
     metrics.submit.calls.inc();
-    let answers = store.submit(submissions).await?;
+    let runs: usize = submissions.iter().map(|submission| submission.runs.len()).sum();
+    let offer = match runs <= HANDED_OUT_MAX {
+        true => lane_to_offer(&submissions).and_then(|lane| dispatcher.offer(lane)),
+        false => None,
+    };
+    let (answers, handed_out) = match offer {
+        Some(offer) => with_offer(store, metrics, submissions, offer, runs).await?,
+        None => (store.submit(submissions).await?, vec![]),
+    };
     let taken = answers.iter().flatten().flatten().filter(|submitted| submitted.is_new).count();
     metrics.submit.runs.inc_by(taken as u64);
-    Ok(answers)
+    let answered = |answer: SubmitAnswer| {
+        let own = answer.iter().flatten().map(|submitted| submitted.run).filter(|run| handed_out.contains(run));
+        Answered { handed_out: own.collect(), answer }
+    };
+    Ok(answers.into_iter().map(answered).collect())
+}
+
+/// The lane whose runs can go to whoever waits for them first. Where a key has a limit or a worker a warm cache, all who wait have
+/// to be compared, which is the claimer's work.
+fn lane_to_offer(submissions: &[Submission]) -> Option<LaneId> {
+    let mut runs = submissions.iter().flat_map(|submission| &submission.runs);
+    if runs.clone().any(|run| run.key.is_some() || run.affinity.is_some()) {
+        return None;
+    }
+    runs.find(|run| run.due == Due::Now).map(|run| run.lane.lane)
+}
+
+/// Submits, and hands over to a poll that waits, in one trip to the store.
+async fn with_offer(
+    store: &dyn Store,
+    metrics: &Metrics,
+    submissions: Vec<Submission>,
+    offer: Offer,
+    runs: usize,
+) -> Result<(Vec<SubmitAnswer>, Vec<RunId>), Error> {
+    metrics.claim.calls.inc();
+    match store.submit_and_claim(submissions, offer.request(runs)).await {
+        Ok((answers, claimed)) => {
+            let claimed = claimed.unwrap_or_default();
+            let handed_out = claimed.claimed.iter().map(|claimed| claimed.run).collect();
+            offer.settle(Ok(claimed));
+            Ok((answers, handed_out))
+        }
+        Err(error) => {
+            offer.settle(Err(error.clone()));
+            Err(error.into())
+        }
+    }
 }
 
 /// Takes in one run.
@@ -89,14 +146,19 @@ pub(crate) async fn take_in(app: &App, runs: Vec<NewRun>) -> Result<Vec<Submitte
     let dice = dice(app, runs.len());
     let alone = runs.len() > SUBMIT_BATCH / 4;
     let submission = Submission { runs, dice };
-    let answer = match alone {
-        true => to_store(&*app.store, &app.metrics, vec![submission]).await?.pop().ok_or(Error::Internal)?,
+    let answered = match alone {
+        true => {
+            let answered = to_store(&*app.store, &app.dispatcher, &app.metrics, vec![submission]).await?;
+            answered.into_iter().next().ok_or(Error::Internal)?
+        }
         false => app.submits.call_one(submission).await?,
     };
     drop(admission);
+    let Answered { answer, handed_out } = answered;
     let submitted = answer.map_err(|SubmitRefused::KeyReused(_)| Error::KeyReused)?;
     let mut woken = Woken::default();
-    for (lane, submitted) in lanes.iter().zip(&submitted).filter(|(_, submitted)| submitted.is_new) {
+    let waits = |submitted: &Submitted| submitted.is_new && !handed_out.contains(&submitted.run);
+    for (lane, submitted) in lanes.iter().zip(&submitted).filter(|(_, submitted)| waits(submitted)) {
         let wait = submitted.due_at - submitted.submitted_at;
         if wait > 0 {
             woken.later.push((*lane, wait));

@@ -166,6 +166,14 @@ impl Store for PostgresStore {
         self.database.within(self.submit_all(&submissions)).await
     }
 
+    async fn submit_and_claim(
+        &self,
+        submissions: Vec<Submission>,
+        request: ClaimRequest,
+    ) -> StoreResult<(Vec<SubmitAnswer>, Option<ClaimAnswer>)> {
+        self.database.within(self.submit_to_worker(&submissions, &request)).await
+    }
+
     async fn submitted(&self, keys: Vec<Idempotency>) -> StoreResult<Vec<Option<(Submitted, bool)>>> {
         self.database.within(self.find_by_keys(&keys)).await
     }

@@ -2,38 +2,60 @@
 //!
 //! Runs with a fairness key need to know where their neighbours stand, and a submission of several runs with
 //! idempotency keys must be undone as a whole when one of them is refused. Both take a transaction; everything else
-//! does not.
+//! does not. A worker that waits may get runs in the same statement.
 
 use std::collections::{HashMap, HashSet};
 
-use baton_core::{Millis, RunId, order};
+use baton_core::{Epoch, Millis, RunId, order};
 use uuid::Uuid;
 
 use super::PostgresStore;
+use super::cursor::Cursor;
 use super::params::params;
 use super::pool::{Outcome, Session, Trouble, retried};
 use super::rows::{run_id, to_json};
 use super::sql;
-use crate::{Due, Idempotency, NewRun, StoreError, Submission, SubmitAnswer, SubmitRefused, Submitted};
+use crate::{
+    ClaimAnswer, ClaimRequest, ClaimSlot, Claimed, Due, Idempotency, LaneId, NewRun, QueueId, StoreError, Submission,
+    SubmitAnswer, SubmitRefused, Submitted,
+};
 
 impl PostgresStore {
     pub(super) async fn submit_all(&self, submissions: &[Submission]) -> Outcome<Vec<SubmitAnswer>> {
         let mut answers = Vec::with_capacity(submissions.len());
         // Groups are taken in order, so that the numbers in run identifiers follow the order of the submissions.
         for group in groups(submissions) {
-            answers.extend(retried!(self.submit_group(group))?);
+            answers.extend(retried!(self.submit_group(group, &Taker::default()))?.0);
         }
         Ok(answers)
     }
 
-    async fn submit_group(&self, group: &[Submission]) -> Outcome<Vec<SubmitAnswer>> {
+    pub(super) async fn submit_to_worker(
+        &self,
+        submissions: &[Submission],
+        request: &ClaimRequest,
+    ) -> Outcome<(Vec<SubmitAnswer>, Option<ClaimAnswer>)> {
+        let taker = match (request.slots.as_slice(), groups(submissions).count()) {
+            ([slot], 1) => Taker::new(submissions, request, slot, &self.cursor),
+            _ => None,
+        };
+        let Some(taker) = taker else { return Ok((self.submit_all(submissions).await?, None)) };
+        let (answers, taken) = retried!(self.submit_group(submissions, &taker))?;
+        let claimed = taken.into_iter().enumerate().filter(|(_, one)| one.is_taken);
+        let runs: Vec<&NewRun> = submissions.iter().flat_map(|one| &one.runs).collect();
+        let claimed: Vec<Claimed> = claimed.map(|(index, taken)| taken.claimed(runs[index])).collect();
+        let answer = ClaimAnswer { claimed, ..ClaimAnswer::default() };
+        Ok((answers, (!answer.claimed.is_empty()).then_some(answer)))
+    }
+
+    async fn submit_group(&self, group: &[Submission], taker: &Taker) -> Outcome<(Vec<SubmitAnswer>, Vec<Taken>)> {
         let runs: Vec<(&NewRun, u64)> =
             group.iter().flat_map(|one| one.runs.iter().zip(one.dice.iter().copied())).collect();
         if group.iter().any(|one| one.dice.len() != one.runs.len()) {
             return Err(StoreError::Internal("a submission needs one die for each of its runs".into()).into());
         }
         if runs.is_empty() {
-            return Ok(group.iter().map(|_| Ok(Vec::new())).collect());
+            return Ok((group.iter().map(|_| Ok(Vec::new())).collect(), Vec::new()));
         }
         let undoable = group.iter().any(can_be_refused_in_part);
         let keyed = runs.iter().any(|(run, _)| run.key.is_some());
@@ -47,19 +69,20 @@ impl PostgresStore {
             true => self.fair_places(&session, &runs).await?,
             false => (self.database.fixed_now(), vec![None; runs.len()]),
         };
-        let taken = insert(&session, &runs, now, &places).await?;
+        let taken = insert(&session, &runs, now, &places, taker).await?;
         let answers = answer(&session, group, &taken).await?;
         if undoable && answers.iter().any(Result::is_err) {
             session.roll_back().await?;
-            return Ok(answers);
+            return Ok((answers, Vec::new()));
         }
         session.commit().await?;
         for (taken, (run, _)) in taken.iter().zip(&runs) {
-            if taken.submitted.is_new && taken.submitted.due_at <= taken.submitted.submitted_at {
+            let is_claimable = taken.submitted.due_at <= taken.submitted.submitted_at && !taken.is_taken;
+            if taken.submitted.is_new && is_claimable {
                 self.cursor.lower(run.lane.lane, order::level(run.priority, false), taken.order_at);
             }
         }
-        Ok(answers)
+        Ok((answers, taken))
     }
 
     pub(super) async fn find_by_keys(&self, keys: &[Idempotency]) -> Outcome<Vec<Option<(Submitted, bool)>>> {
@@ -142,6 +165,67 @@ fn groups(submissions: &[Submission]) -> impl Iterator<Item = &[Submission]> {
 struct Taken {
     submitted: Submitted,
     order_at: Millis,
+    is_taken: bool,
+    timeout_at: Option<Millis>,
+}
+
+impl Taken {
+    /// The first lease of a run that a worker got on the way.
+    fn claimed(self, run: &NewRun) -> Claimed {
+        Claimed {
+            slot: 0,
+            run: self.submitted.run,
+            lane: run.lane.lane,
+            epoch: Epoch(1),
+            attempt: 1,
+            priority: run.priority,
+            submitted_at: self.submitted.submitted_at,
+            timeout_at: self.timeout_at,
+            key: None,
+            input: run.input.clone(),
+        }
+    }
+}
+
+/// A worker that waits for some of the runs that are submitted; nobody unless said otherwise.
+#[derive(Default)]
+struct Taker {
+    /// Which of the runs are meant for it; empty for none.
+    meant: Vec<bool>,
+    queue: Option<QueueId>,
+    worker: Option<Uuid>,
+    claim_no: i64,
+    start: bool,
+    lease_ms: Option<Millis>,
+    lanes: Vec<LaneId>,
+    /// Where claims begin to read in these lanes.
+    from: Vec<Millis>,
+}
+
+impl Taker {
+    /// `None` when nothing is there for it, or when a key asks for more than one statement can do.
+    fn new(submissions: &[Submission], request: &ClaimRequest, slot: &ClaimSlot, cursor: &Cursor) -> Option<Taker> {
+        let runs: Vec<&NewRun> = submissions.iter().flat_map(|one| &one.runs).collect();
+        if runs.iter().any(|run| run.key.is_some()) {
+            return None;
+        }
+        let fits = |run: &NewRun| run.due == Due::Now && slot.lanes.contains(&run.lane.lane);
+        let mut fitting: Vec<usize> = (0..runs.len()).filter(|index| fits(runs[*index])).collect();
+        fitting.sort_by_key(|index| order::level(runs[*index].priority, false));
+        fitting.truncate(request.limit.min(slot.room as usize));
+        let mut meant = vec![false; runs.len()];
+        fitting.iter().for_each(|index| meant[*index] = true);
+        (!fitting.is_empty()).then(|| Taker {
+            meant,
+            queue: Some(request.queue),
+            worker: Some(slot.worker.0),
+            claim_no: slot.claim_no,
+            start: slot.start,
+            lease_ms: slot.lease_ms,
+            lanes: slot.lanes.clone(),
+            from: cursor.starts(&slot.lanes),
+        })
+    }
 }
 
 async fn insert(
@@ -149,6 +233,7 @@ async fn insert(
     runs: &[(&NewRun, u64)],
     now: Option<Millis>,
     places: &[Option<Millis>],
+    taker: &Taker,
 ) -> Outcome<Vec<Taken>> {
     let each = || runs.iter().map(|(run, _)| *run);
     let queues: Vec<i32> = each().map(|run| run.lane.queue).collect();
@@ -175,6 +260,7 @@ async fn insert(
     let retry_of: Vec<Option<Uuid>> = each().map(|run| run.retry_of.map(|run| run.0)).collect();
     let inputs: Vec<&[u8]> = each().map(|run| run.input.as_ref()).collect();
     let dice: Vec<i64> = runs.iter().map(|(_, dice)| (dice & 0xffff_ffff_ffff) as i64).collect();
+    let levels_all = i32::from(order::LEVELS);
     let rows = session
         .query_often(
             sql::SUBMIT_RUNS,
@@ -194,7 +280,16 @@ async fn insert(
                 options,
                 retry_of,
                 inputs,
-                dice
+                dice,
+                taker.meant,
+                taker.queue,
+                taker.worker,
+                taker.claim_no,
+                taker.start,
+                taker.lease_ms,
+                taker.lanes,
+                taker.from,
+                levels_all
             ],
             runs.len(),
         )
@@ -209,6 +304,8 @@ async fn insert(
                     is_new: row.try_get("is_new")?,
                 },
                 order_at: row.try_get("order_at")?,
+                is_taken: row.try_get("is_taken")?,
+                timeout_at: row.try_get("timeout_at")?,
             })
         })
         .collect()

@@ -45,28 +45,19 @@ where
             tracing::error!(panic = text, "a store call panicked");
             Err(StoreError::Internal(format!("a store call panicked: {text}")))
         });
-        let kept = result.as_ref().map(|_| ()).map_err(copy);
+        let kept = result.as_ref().map(|_| ()).map_err(StoreError::clone);
         self.result = Some(result);
         kept
     }
 
     fn answer(self: Box<Self>, outcome: Result<(), &StoreError>) {
         let answer = match (self.result, outcome) {
-            (Some(Ok(_)) | None, Err(error)) => Err(copy(error)),
+            (Some(Ok(_)) | None, Err(error)) => Err(error.clone()),
             (Some(result), _) => result,
             (None, Ok(())) => Err(StoreError::Internal("a store call was not carried out".into())),
         };
         // A caller that has gone away does not want to know.
         let _ = self.reply.send(answer);
-    }
-}
-
-/// One error for each of the callers whose work went down together.
-pub(super) fn copy(error: &StoreError) -> StoreError {
-    match error {
-        StoreError::Unavailable(text) => StoreError::Unavailable(text.clone()),
-        StoreError::Full => StoreError::Full,
-        StoreError::Internal(text) => StoreError::Internal(text.clone()),
     }
 }
 

@@ -165,6 +165,18 @@ impl Store for SqliteStore {
         self.write(move |sql| submit::submit(sql, &submissions)).await
     }
 
+    async fn submit_and_claim(
+        &self,
+        submissions: Vec<Submission>,
+        request: ClaimRequest,
+    ) -> StoreResult<(Vec<SubmitAnswer>, Option<ClaimAnswer>)> {
+        self.write(move |sql| {
+            let answers = submit::submit(sql, &submissions)?;
+            Ok((answers, Some(claim::claim(sql, &request)?)))
+        })
+        .await
+    }
+
     async fn submitted(&self, keys: Vec<Idempotency>) -> StoreResult<Vec<Option<(Submitted, bool)>>> {
         self.read(move |sql| submit::submitted(sql, &keys)).await
     }

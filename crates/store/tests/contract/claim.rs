@@ -3,11 +3,13 @@
 use std::collections::HashSet;
 
 use baton_core::machine::Options;
-use baton_core::{Epoch, RunId, State};
-use baton_store::{ClaimAnswer, ClaimRequest, ClaimSlot, Due, NewRun, NewWorker, SlotRefused, WorkerStatus};
+use baton_core::{Epoch, RunId, State, WorkerId};
+use baton_store::{
+    ClaimAnswer, ClaimRequest, ClaimSlot, Due, Lane, NewRun, NewWorker, SlotRefused, SubmitRefused, WorkerStatus,
+};
 use bytes::Bytes;
 
-use crate::rig::{Rig, START, contract, done, keyed, lease, new_worker, run, slot};
+use crate::rig::{Rig, START, contract, done, keyed, lease, new_worker, once, run, slot, submission};
 
 contract!(
     a_claimed_run_carries_what_its_worker_needs,
@@ -28,6 +30,10 @@ contract!(
     a_lost_claim_answer_can_be_asked_for_again,
     an_empty_lane_answers_nothing,
     what_another_server_returned_is_found,
+    a_submitted_run_goes_to_a_worker_that_waits_in_the_same_go,
+    a_run_that_cannot_be_handed_out_on_the_way_is_taken_in_all_the_same,
+    who_waits_longer_goes_first_also_when_handed_out_on_the_way,
+    a_repeated_submit_is_not_handed_out_twice,
 );
 
 async fn a_claimed_run_carries_what_its_worker_needs(rig: Rig) {
@@ -325,4 +331,78 @@ async fn what_another_server_returned_is_found(rig: Rig) {
 
 fn ids(answer: &ClaimAnswer) -> Vec<RunId> {
     answer.claimed.iter().map(|claimed| claimed.run).collect()
+}
+
+fn one_slot(lane: Lane, worker: WorkerId, room: u32) -> ClaimRequest {
+    ClaimRequest { queue: lane.queue, slots: vec![slot(worker, &[lane], room)], limit: room as usize }
+}
+
+async fn a_submitted_run_goes_to_a_worker_that_waits_in_the_same_go(rig: Rig) {
+    let (lane, worker) = (rig.lane("ios").await, rig.worker("a").await);
+    let runs = vec![submission(vec![run(lane)]), submission(vec![run(lane)])];
+    let (answers, claimed) = rig.store.submit_and_claim(runs, one_slot(lane, worker, 1)).await.unwrap();
+    let [first, second] = answers.iter().map(|one| one.as_ref().unwrap()[0].run).collect::<Vec<_>>()[..] else {
+        panic!()
+    };
+    let claimed = claimed.unwrap().claimed;
+    assert_eq!(claimed.iter().map(|one| (one.run, one.epoch, one.slot)).collect::<Vec<_>>(), [(first, Epoch(1), 0)]);
+    assert_eq!((rig.state(first).await, rig.state(second).await), (State::Assigned, State::Pending));
+    assert_eq!(rig.shown(worker).await.active, 1);
+    assert_eq!(rig.claim(worker, lane, 5).await.iter().map(|one| one.run).collect::<Vec<_>>(), [second]);
+}
+
+async fn a_run_that_cannot_be_handed_out_on_the_way_is_taken_in_all_the_same(rig: Rig) {
+    let (lane, full) =
+        (rig.lane("ios").await, rig.register(NewWorker { max_concurrent: 1, ..new_worker("full") }).await.id);
+    let offer =
+        |run: NewRun, worker| rig.store.submit_and_claim(vec![submission(vec![run])], one_slot(lane, worker, 1));
+    let handed = |claimed: Option<ClaimAnswer>| claimed.map_or(0, |answer| answer.claimed.len());
+    assert_eq!(handed(offer(run(lane), full).await.unwrap().1), 1);
+    for not_now in [run(lane), keyed(lane, "team"), NewRun { due: Due::After(1_000), ..run(lane) }] {
+        let (answers, claimed) = offer(not_now, full).await.unwrap();
+        assert_eq!(rig.state(answers[0].as_ref().unwrap()[0].run).await, State::Pending);
+        assert_eq!(handed(claimed), 0);
+    }
+    let (answers, claimed) = offer(run(lane), WorkerId::from_random(99)).await.unwrap();
+    assert_eq!((answers[0].is_ok(), handed(claimed)), (true, 0));
+    let free = rig.worker("free").await;
+    rig.clock.advance(1_000);
+    assert_eq!(rig.claim(free, lane, 10).await.len(), 4);
+}
+
+async fn who_waits_longer_goes_first_also_when_handed_out_on_the_way(rig: Rig) {
+    let (lane, worker) = (rig.lane("ios").await, rig.worker("a").await);
+    let older = rig.submit(run(lane)).await;
+    rig.clock.advance(5);
+    let urgent = NewRun { priority: 9, ..run(lane) };
+    let offer = |run: NewRun| rig.store.submit_and_claim(vec![submission(vec![run])], one_slot(lane, worker, 1));
+    // Whoever does not hand out on the way because somebody waits does so in the claim that follows.
+    let (_, claimed) = offer(run(lane)).await.unwrap();
+    let claimed = match claimed {
+        Some(answer) => answer.claimed,
+        None => rig.claim(worker, lane, 1).await,
+    };
+    assert_eq!(claimed.iter().map(|one| one.run).collect::<Vec<_>>(), [older]);
+    let (answers, claimed) = offer(urgent).await.unwrap();
+    let claimed = match claimed {
+        Some(answer) => answer.claimed,
+        None => rig.claim(worker, lane, 1).await,
+    };
+    assert_eq!(claimed[0].run, answers[0].as_ref().unwrap()[0].run);
+}
+
+async fn a_repeated_submit_is_not_handed_out_twice(rig: Rig) {
+    let (lane, worker) = (rig.lane("ios").await, rig.worker("a").await);
+    let offer =
+        |body: u8| rig.store.submit_and_claim(vec![submission(vec![once(lane, "k", body)])], one_slot(lane, worker, 1));
+    let (first, claimed) = offer(1).await.unwrap();
+    assert_eq!(claimed.unwrap().claimed.len(), 1);
+    let (again, claimed) = offer(1).await.unwrap();
+    assert_eq!(again[0].as_ref().unwrap()[0].run, first[0].as_ref().unwrap()[0].run);
+    assert_eq!(claimed.map_or(0, |answer| answer.claimed.len()), 0);
+    let (other, claimed) = offer(2).await.unwrap();
+    assert_eq!(
+        (other[0].clone(), claimed.map_or(0, |answer| answer.claimed.len())),
+        (Err(SubmitRefused::KeyReused(0)), 0)
+    );
 }
