@@ -91,6 +91,10 @@ pub struct Heartbeat {
     /// Leases the worker believes to hold; the answer says which it does not. Naming one also marks its run as started.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub leases: Vec<LeaseOf>,
+    /// `leases` are all the worker knows of. What else it holds for longer than a lease lives is put back: the answer that
+    /// brought it was lost.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub all: bool,
     /// What it measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health: Option<HealthReport>,

@@ -8,6 +8,7 @@ use baton_store::{Beat, BeatAnswer, Completion, LeaseRef, Store, Submission, Ver
 
 use crate::auth::Keys;
 use crate::backlog::Backlogs;
+use crate::bodies::Bodies;
 use crate::coalesce::Coalescer;
 use crate::dispatch::Dispatcher;
 use crate::entropy::Entropy;
@@ -52,6 +53,7 @@ pub struct Parts {
     pub dispatcher: Arc<Dispatcher>,
     pub backlogs: Backlogs,
     pub keys: Keys,
+    pub bodies: Bodies,
     pub watchers: Arc<Watchers>,
     pub hearing: Hearing,
     pub loops: LoopReports,
@@ -85,6 +87,7 @@ impl App {
             starts: service::start::coalescer(store.clone(), metrics.clone(), RESULT_BATCH),
             completions: service::complete::coalescer(store.clone(), metrics.clone(), after, RESULT_BATCH),
             renewals: service::renew::coalescer(store.clone(), metrics.clone(), RENEW_BATCH, RENEW_GATHER),
+            bodies: Bodies::new(settings.bodies_bytes_max),
             hearing: Hearing::new(store.clock().clone()),
             loops: LoopReports::default(),
             store,

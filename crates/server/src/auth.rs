@@ -1,13 +1,14 @@
 //! API keys: who is calling, and what they may do.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use baton_core::rate::{self, Bucket};
 use baton_core::token::{self, Hash};
 use baton_store::{AuditEntry, Key, Scope, Store};
+use tokio::sync::Semaphore;
 
 use crate::{Error, Settings};
 
@@ -17,6 +18,8 @@ const KEY_FRESH: Duration = Duration::from_secs(5);
 const KEYS_MAX: usize = 10_000;
 /// Most addresses whose refusals are counted.
 const ADDRESSES_MAX: usize = 10_000;
+/// Unknown keys that are looked up at once, of those that come from where many were wrong.
+const SUSPECTS_MAX: usize = 2;
 /// The id of the key given in the settings.
 pub const SETTINGS_KEY_ID: &str = "settings";
 
@@ -101,6 +104,7 @@ pub struct Keys {
     begun: Instant,
     seen: Mutex<HashMap<Hash, Remembered>>,
     refusals: Mutex<HashMap<IpAddr, Bucket>>,
+    suspects: Semaphore,
 }
 
 impl Keys {
@@ -114,6 +118,7 @@ impl Keys {
             begun: Instant::now(),
             seen: Mutex::default(),
             refusals: Mutex::default(),
+            suspects: Semaphore::new(SUSPECTS_MAX),
         }
     }
 
@@ -126,10 +131,28 @@ impl Keys {
         if let Some(known) = self.remembered(&hash) {
             return known;
         }
+        let address = from.map(network);
+        // From where many keys were wrong only a few at a time get to the store, so that guessing does not keep it busy. Keys
+        // that were good before do not stand in that line.
+        let suspect = !self.has_seen(&hash) && address.is_some_and(|address| self.is_guessing(address));
+        let _turn = match suspect {
+            true => Some(self.suspects.try_acquire().map_err(|_| Error::TooMany { retry_after_ms: 1_000 })?),
+            false => None,
+        };
         if let Some(caller) = self.look_up(&hash).await? {
             return self.remember(hash, caller);
         }
-        self.refuse(from).await
+        self.refuse(from, address).await
+    }
+
+    fn has_seen(&self, hash: &Hash) -> bool {
+        self.seen.lock().expect("nobody panics while holding it").contains_key(hash)
+    }
+
+    fn is_guessing(&self, address: IpAddr) -> bool {
+        let per_second = f64::from(self.refusals_per_second.max(1));
+        let refusals = self.refusals.lock().expect("nobody panics while holding it");
+        refusals.get(&address).is_some_and(|bucket| rate::take(*bucket, per_second, self.now_ms(), 1).0 == 0)
     }
 
     fn now_ms(&self) -> i64 {
@@ -179,14 +202,14 @@ impl Keys {
     }
 
     /// Refuses, writes it down, and slows down whoever guesses.
-    async fn refuse(&self, from: Option<IpAddr>) -> Result<Arc<Caller>, Error> {
-        if let Some(from) = from {
+    async fn refuse(&self, from: Option<IpAddr>, address: Option<IpAddr>) -> Result<Arc<Caller>, Error> {
+        if let Some(address) = address {
             let (per_second, now) = (f64::from(self.refusals_per_second.max(1)), self.now_ms());
             let mut refusals = self.refusals.lock().expect("nobody panics while holding it");
             if refusals.len() >= ADDRESSES_MAX {
                 refusals.clear();
             }
-            let bucket = refusals.entry(from).or_insert(Bucket { tokens: per_second, at: now });
+            let bucket = refusals.entry(address).or_insert(Bucket { tokens: per_second, at: now });
             let (granted, left) = rate::take(*bucket, per_second, now, 1);
             *bucket = left;
             if granted == 0 {
@@ -207,5 +230,28 @@ impl Keys {
     /// Forgets what is remembered, so that a revocation on this server counts at once.
     pub fn forget(&self) {
         self.seen.lock().expect("nobody panics while holding it").clear();
+    }
+}
+
+/// What counts as one place: an address, or with IPv6 the network of a single subscriber, who has as many addresses as he likes.
+fn network(from: IpAddr) -> IpAddr {
+    match from.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),
+        v4 => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_one_subscriber_are_one_place() {
+        let place = |text: &str| network(text.parse().unwrap()).to_string();
+        assert_eq!(place("192.0.2.7"), "192.0.2.7");
+        assert_eq!(place("::ffff:192.0.2.7"), "192.0.2.7");
+        assert_eq!(place("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        assert_eq!(place("2001:db8:1:2:ffff::1"), place("2001:db8:1:2::9"));
+        assert_ne!(place("2001:db8:1:3::"), place("2001:db8:1:2::"));
     }
 }

@@ -25,28 +25,52 @@ struct Backlog {
     full_until: Option<Instant>,
 }
 
+impl Backlog {
+    fn take(&mut self, count: u64) -> bool {
+        let enough = self.allowance >= count;
+        if enough {
+            self.allowance -= count;
+            self.in_flight += count;
+        }
+        enough
+    }
+}
+
 /// The backlogs of all queues.
 #[derive(Debug)]
 pub struct Backlogs {
     store: Arc<dyn Store>,
     limit_default: u64,
-    queues: Mutex<HashMap<QueueId, Arc<Mutex<Backlog>>>>,
+    queues: Mutex<HashMap<QueueId, Arc<Counted>>>,
+}
+
+/// The backlog of one queue.
+#[derive(Debug, Default)]
+struct Counted {
+    backlog: Mutex<Backlog>,
     /// One count at a time: otherwise a burst would count as often as it has members.
     counting: tokio::sync::Mutex<()>,
+}
+
+impl Counted {
+    fn with<T>(&self, change: impl FnOnce(&mut Backlog) -> T) -> T {
+        change(&mut self.backlog.lock().expect("nobody panics while holding it"))
+    }
 }
 
 /// Room taken in a queue. Dropped when the submit is over, however it ended.
 #[derive(Debug)]
 pub struct Admission {
-    taken: Vec<(Arc<Mutex<Backlog>>, u64)>,
+    taken: Vec<(Arc<Counted>, u64)>,
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        for (backlog, count) in &self.taken {
-            let mut backlog = backlog.lock().expect("nobody panics while holding it");
-            backlog.in_flight -= count;
-            backlog.landed += count;
+        for (queue, count) in &self.taken {
+            queue.with(|backlog| {
+                backlog.in_flight -= count;
+                backlog.landed += count;
+            });
         }
     }
 }
@@ -54,7 +78,7 @@ impl Drop for Admission {
 impl Backlogs {
     /// Knows nothing yet.
     pub fn new(store: Arc<dyn Store>, limit_default: u64) -> Backlogs {
-        Backlogs { store, limit_default, queues: Mutex::default(), counting: tokio::sync::Mutex::default() }
+        Backlogs { store, limit_default, queues: Mutex::default() }
     }
 
     /// The limit of a queue that has none of its own.
@@ -62,35 +86,35 @@ impl Backlogs {
         self.limit_default
     }
 
-    fn of(&self, queue: QueueId) -> Arc<Mutex<Backlog>> {
+    fn of(&self, queue: QueueId) -> Arc<Counted> {
         self.queues.lock().expect("nobody panics while holding it").entry(queue).or_default().clone()
     }
 
     /// Forgets the allowance of a queue whose limit was changed.
     pub fn forget(&self, queue: QueueId) {
-        let backlog = self.of(queue);
-        let mut backlog = backlog.lock().expect("nobody panics while holding it");
-        backlog.allowance = 0;
-        backlog.full_until = None;
+        self.of(queue).with(|backlog| {
+            backlog.allowance = 0;
+            backlog.full_until = None;
+        });
     }
 
     /// Takes room for so many runs in each of these queues, or refuses.
     pub async fn admit(&self, wanted: &[(QueueId, u64)]) -> Result<Admission, Error> {
         let mut admission = Admission { taken: Vec::with_capacity(wanted.len()) };
         for (queue, count) in wanted {
-            let backlog = self.of(*queue);
-            if !take(&backlog, *count) {
-                self.count(*queue, *count, &backlog).await?;
+            let counted = self.of(*queue);
+            if !counted.with(|backlog| backlog.take(*count)) {
+                self.count(*queue, *count, &counted).await?;
             }
-            admission.taken.push((backlog, *count));
+            admission.taken.push((counted, *count));
         }
         Ok(admission)
     }
 
-    async fn count(&self, queue: QueueId, count: u64, backlog: &Mutex<Backlog>) -> Result<(), Error> {
-        let _counting = self.counting.lock().await;
+    async fn count(&self, queue: QueueId, count: u64, counted: &Counted) -> Result<(), Error> {
+        let _counting = counted.counting.lock().await;
         // Somebody else may have counted while this call waited.
-        if take(backlog, count) {
+        if counted.with(|backlog| backlog.take(count)) {
             return Ok(());
         }
         let settings = self.store.queues(None).await?.into_iter().find(|known| known.id == queue);
@@ -101,35 +125,25 @@ impl Backlogs {
             backlog.full_until = Some(Instant::now() + FULL_FOR);
             Error::QueueFull { queue: name.clone(), limit }
         };
-        let landed = {
-            let mut backlog = backlog.lock().expect("nobody panics while holding it");
+        let landed = counted.with(|backlog| {
             if backlog.full_until.is_some_and(|until| until > Instant::now()) && limit > 10_000 {
-                return Err(full(&mut backlog));
+                return Err(full(backlog));
             }
-            backlog.landed
-        };
+            Ok(backlog.landed)
+        })?;
         let depth = self.store.depths(&[queue], limit.saturating_add(1)).await?;
         let waiting: u64 = depth.iter().map(|depth| depth.ready + depth.scheduled).sum();
-        let mut backlog = backlog.lock().expect("nobody panics while holding it");
-        // What landed while the store counted may have come too late to be counted.
-        let uncounted = backlog.in_flight + (backlog.landed - landed);
-        let room = limit.saturating_sub(waiting + uncounted);
-        if room < count {
-            return Err(full(&mut backlog));
-        }
-        backlog.full_until = None;
-        backlog.allowance = (room / 2).saturating_sub(count);
-        backlog.in_flight += count;
-        Ok(())
+        counted.with(|backlog| {
+            // What landed while the store counted may have come too late to be counted.
+            let uncounted = backlog.in_flight + (backlog.landed - landed);
+            let room = limit.saturating_sub(waiting + uncounted);
+            if room < count {
+                return Err(full(backlog));
+            }
+            backlog.full_until = None;
+            backlog.allowance = (room / 2).saturating_sub(count);
+            backlog.in_flight += count;
+            Ok(())
+        })
     }
-}
-
-fn take(backlog: &Mutex<Backlog>, count: u64) -> bool {
-    let mut backlog = backlog.lock().expect("nobody panics while holding it");
-    let enough = backlog.allowance >= count;
-    if enough {
-        backlog.allowance -= count;
-        backlog.in_flight += count;
-    }
-    enough
 }

@@ -3,12 +3,40 @@
 use std::future::Future;
 use std::time::Duration;
 
+use baton_store::{Beat, Completion, LeaseRef, Submission};
+use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::Error;
 
 /// Calls waiting for their batch.
 const WAITING_MAX: usize = 16_384;
+/// Bytes of one batch; the call that goes beyond is its last.
+const BATCH_BYTES_MAX: usize = 8 << 20;
+
+/// Something that is put into batches.
+pub trait Item {
+    /// About how many bytes it holds besides itself.
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+impl Item for LeaseRef {}
+
+impl Item for Beat {}
+
+impl Item for Completion {
+    fn bytes(&self) -> usize {
+        self.output.as_ref().map_or(0, Bytes::len)
+    }
+}
+
+impl Item for Submission {
+    fn bytes(&self) -> usize {
+        self.runs.iter().map(|run| run.input.len()).sum()
+    }
+}
 
 type Answer<R> = oneshot::Sender<Result<Vec<R>, Error>>;
 
@@ -23,7 +51,7 @@ pub struct Coalescer<T, R> {
     calls: mpsc::Sender<Call<T, R>>,
 }
 
-impl<T: Send + 'static, R: Send + 'static> Coalescer<T, R> {
+impl<T: Item + Send + 'static, R: Send + 'static> Coalescer<T, R> {
     /// Starts the task that carries out batches of about `batch_max` items with `run`. With `gather`, a batch waits that long for
     /// company: only for verbs whose callers are in no hurry.
     pub fn start<F, Fut>(batch_max: usize, gather: Option<Duration>, run: F) -> Coalescer<T, R>
@@ -47,12 +75,14 @@ impl<T: Send + 'static, R: Send + 'static> Coalescer<T, R> {
                 }
                 let (mut items, mut shares) = (first.items, vec![]);
                 shares.push((items.len(), first.answer));
-                while items.len() < batch_max {
+                let mut bytes: usize = items.iter().map(Item::bytes).sum();
+                while items.len() < batch_max && bytes < BATCH_BYTES_MAX {
                     let Ok(next) = receiver.try_recv() else { break };
                     if items.len() + next.items.len() > batch_max {
                         held_over = Some(next);
                         break;
                     }
+                    bytes += next.items.iter().map(Item::bytes).sum::<usize>();
                     shares.push((next.items.len(), next.answer));
                     items.extend(next.items);
                 }
@@ -98,6 +128,16 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::sync::Semaphore;
 
+    impl Item for u32 {}
+
+    impl Item for () {}
+
+    impl Item for Vec<u8> {
+        fn bytes(&self) -> usize {
+            self.len()
+        }
+    }
+
     #[tokio::test]
     async fn calls_gather_while_a_batch_is_at_the_store() {
         let (batches, asked) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -132,6 +172,28 @@ mod tests {
             assert_eq!(call.await.unwrap(), Ok(vec![number * 2, number * 2 + 2]));
         }
         assert!(batches.load(Ordering::SeqCst) <= 3, "{batches:?} batches for 100 concurrent calls");
+    }
+
+    #[tokio::test]
+    async fn large_calls_do_not_share_a_batch() {
+        let largest = Arc::new(AtomicUsize::new(0));
+        let coalescer = Arc::new(Coalescer::start(1_000, None, {
+            let largest = largest.clone();
+            move |items: Vec<Vec<u8>>| {
+                largest.fetch_max(items.iter().map(Vec::len).sum(), Ordering::SeqCst);
+                async move {
+                    // Everybody who has called is waiting when the next batch is put together.
+                    tokio::task::yield_now().await;
+                    Ok(items.iter().map(Vec::len).collect())
+                }
+            }
+        }));
+        let call = BATCH_BYTES_MAX / 2 + 1;
+        let calls = (0..10).map(|_| coalescer.call_one(vec![0; call]));
+        for answer in futures_util::future::join_all(calls).await {
+            assert_eq!(answer, Ok(call));
+        }
+        assert_eq!(largest.load(Ordering::SeqCst), 2 * call, "two, and then it was enough");
     }
 
     #[tokio::test]

@@ -73,6 +73,9 @@ pub enum Error {
         /// How large it may be.
         limit: usize,
     },
+    /// As many large bodies are in memory as may be.
+    #[error("the server is busy with other large requests; try again")]
+    Overloaded,
     /// The body did not come in time.
     #[error("the body did not arrive in time")]
     TooSlow,
@@ -112,6 +115,7 @@ impl Error {
             Error::QueueFull { .. } => "queue_full",
             Error::TooMany { .. } => "too_many_requests",
             Error::TooLarge { .. } => "too_large",
+            Error::Overloaded => "overloaded",
             Error::TooSlow => "too_slow",
             Error::Unavailable => "unavailable",
             Error::DiskFull => "disk_full",

@@ -6,6 +6,7 @@
 mod app;
 mod auth;
 mod backlog;
+mod bodies;
 mod coalesce;
 mod connection;
 mod dispatch;

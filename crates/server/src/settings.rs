@@ -47,6 +47,8 @@ pub struct Settings {
     pub body_bytes_max: usize,
     /// Largest body of a batch.
     pub batch_bytes_max: usize,
+    /// Large bodies in memory at once, in bytes; who comes when there are more waits for a few seconds.
+    pub bodies_bytes_max: usize,
     /// Requests a second that one API key may send; 0 is no limit.
     pub requests_per_second: u32,
     /// Refused credentials a second from one address before it is told to slow down.
@@ -93,6 +95,7 @@ impl Default for Settings {
             payload_bytes_max: 2 << 20,
             body_bytes_max: 4 << 20,
             batch_bytes_max: 64 << 20,
+            bodies_bytes_max: 256 << 20,
             requests_per_second: 0,
             refusals_per_second: 20,
             connections_max: 10_000,
@@ -207,6 +210,7 @@ impl Settings {
             ("payload_bytes_max", self.payload_bytes_max as u64),
             ("body_bytes_max", self.body_bytes_max as u64),
             ("batch_bytes_max", self.batch_bytes_max as u64),
+            ("bodies_bytes_max", self.bodies_bytes_max as u64),
             ("connections_max", self.connections_max as u64),
             ("header_timeout_ms", self.header_timeout_ms),
             ("idle_timeout_ms", self.idle_timeout_ms),

@@ -22,14 +22,14 @@ fit as materialized (
       and worker_live.active + $5::integer <= worker_live.max_concurrent
     for update of worker_live
 ),
-picked as materialized (
-    select first.*
+found as (
+    select first.*, sum(first.size) over (order by first.level, first.order_at, first.run_id) - first.size as size_before
     from fit cross join unnest($3) with ordinality as wanted(lane_id, ordinal)
     cross join lateral (
         select ready.*
         from generate_series(0, $7::integer - 1) as step(level)
         cross join lateral (
-            select live.run_id, live.lane_id, live.level, live.order_at
+            select live.run_id, live.lane_id, live.level, live.order_at, live.size
             from live
             where live.lane_id = wanted.lane_id and live.level = step.level and live.place = 0
               and live.order_at >= ($6::bigint[])[(wanted.ordinal - 1) * $7 + step.level + 1]
@@ -40,6 +40,7 @@ picked as materialized (
     order by first.level, first.order_at, first.run_id
     limit $5
 ),
+picked as materialized (select * from found where size_before < $11::bigint),
 locked as materialized (
     select free.* from picked
     cross join lateral (
@@ -71,7 +72,7 @@ counted as (
     from (select count(*)::integer as runs from claimed) given
     where worker_live.worker_id = $4 and given.runs > 0
 )
-select fit.now, next.due_at as next_due_at, picked.run_id, picked.lane_id, picked.level, picked.order_at,
+select fit.now, next.due_at as next_due_at, picked.run_id, picked.lane_id, picked.level, picked.order_at, picked.size,
     claimed.run_id is not null as is_ours, claimed.epoch, claimed.failures, claimed.priority, claimed.timeout_at,
     claimed.key, cold.submitted_at, cold.input
 from fit

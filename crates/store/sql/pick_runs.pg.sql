@@ -3,14 +3,14 @@
 -- levels in order, so only the heads of the index are read. $6 is the sum of $3: it takes nothing away, but the planner,
 -- which cannot guess the others, needs it. The `case` keeps the planner from looking runs up in the index of claimable ones,
 -- which it believes to be tiny whenever it last counted while there were none.
-with picked as materialized (
-    select first.*
+with found as (
+    select first.*, sum(first.size) over (order by first.level, first.order_at, first.run_id) - first.size as size_before
     from unnest($2::integer[], $3::bigint[]) with ordinality as wanted(lane_id, take, ordinal)
     cross join lateral (
         select ready.*
         from generate_series(0, $5::integer - 1) as step(level)
         cross join lateral (
-            select live.run_id, live.lane_id, live.level, live.order_at
+            select live.run_id, live.lane_id, live.level, live.order_at, live.size
             from live
             where live.lane_id = wanted.lane_id and live.level = step.level and live.place = 0
               and live.order_at >= ($4::bigint[])[(wanted.ordinal - 1) * $5 + step.level + 1]
@@ -20,6 +20,7 @@ with picked as materialized (
     ) first
     limit $6::bigint
 ),
+picked as materialized (select * from found where size_before < $7::bigint),
 locked as materialized (
     select free.* from picked
     cross join lateral (
@@ -31,6 +32,6 @@ locked as materialized (
 select picked.run_id, picked.lane_id, picked.level, picked.order_at, locked.run_id is not null as is_ours, locked.key,
     case when locked.affinity is not null then
         (select affinity.worker_name from affinity where affinity.queue_id = $1::integer and affinity.key = locked.affinity)
-    end as preferred, locked.spot
+    end as preferred, locked.spot, picked.size
 from picked left join locked on locked.run_id = picked.run_id
 order by picked.level, picked.order_at, picked.run_id

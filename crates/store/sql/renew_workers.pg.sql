@@ -17,9 +17,9 @@ renewed as (
         unfit = case when alive.measured then alive.unfit else worker_live.unfit end
     from alive, clock
     where worker_live.worker_id = alive.worker_id
-    returning worker_live.worker_id, worker_live.status, worker_live.lease_until
+    returning worker_live.worker_id, worker_live.status, worker_live.lease_until, worker_live.active
 )
-select given.worker_id, coalesce(renewed.status, 2::smallint) as status, renewed.lease_until, cancelling.runs, cancelling.epochs
+select given.worker_id, coalesce(renewed.status, 2::smallint) as status, renewed.lease_until, renewed.active, cancelling.runs, cancelling.epochs
 from unnest($2) as given(worker_id)
 join worker_live on worker_live.worker_id = given.worker_id
 left join renewed on renewed.worker_id = given.worker_id

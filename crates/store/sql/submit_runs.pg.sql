@@ -62,12 +62,12 @@ inserted as (
     returning run_id
 ),
 placed as (
-    insert into live (run_id, queue_id, lane_id, state, place, level, priority, order_at, due_at, key, affinity,
+    insert into live (run_id, queue_id, lane_id, state, place, level, priority, order_at, due_at, key, affinity, size,
                       epoch, worker_id, claim_no, claimed_at, started_at, timeout_at, lease_until)
     select run_id, queue_id, lane_id,
            case when worker_id is null then 0 when $21::boolean then 2 else 1 end,
            case when worker_id is not null then 3 when due_at > now then 1 else 0 end,
-           level, priority, coalesce(place_given, due_at), due_at, key, affinity,
+           level, priority, coalesce(place_given, due_at), due_at, key, affinity, octet_length(input),
            case when worker_id is null then 0 else 1 end, worker_id,
            case when worker_id is not null then $20::bigint end,
            case when worker_id is not null then now end,

@@ -24,6 +24,8 @@ use baton_core::{Failure, LeaseEnd, Millis, RunId, WorkerId};
 
 /// Most runs one claim hands out.
 pub const CLAIM_RUNS_MAX: usize = 1_000;
+/// Inputs that one claim hands out, in bytes; the run that goes beyond is its last.
+pub const CLAIM_BYTES_MAX: u64 = 32 << 20;
 
 /// Why a store call failed as a whole. Nothing has changed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -95,6 +97,14 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// The runs that a worker got with this claim number and still holds: the answer that was lost.
     /// `None`: all that it holds and has not started.
     async fn claimed(&self, worker: WorkerId, claim_no: Option<i64>) -> StoreResult<Vec<Claimed>>;
+    /// Runs that a worker got longer than `age_ms` ago and still holds, without those it knows of; at most `limit`.
+    async fn strays(
+        &self,
+        worker: WorkerId,
+        known: Vec<LeaseRef>,
+        age_ms: Millis,
+        limit: usize,
+    ) -> StoreResult<Vec<LeaseRef>>;
     /// Marks held runs as started.
     async fn start(&self, leases: Vec<LeaseRef>) -> StoreResult<Vec<Verdict>>;
     /// Completes held runs.

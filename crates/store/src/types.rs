@@ -453,6 +453,8 @@ pub enum BeatAnswer {
         status: WorkerStatus,
         /// Until when its leases live now.
         lease_until: Millis,
+        /// How many runs it holds, as far as the store knows.
+        held: u32,
         /// Those of its leases that are lost.
         lost: Vec<LeaseRef>,
         /// Those of the runs it holds that somebody wants cancelled.

@@ -147,7 +147,7 @@ async fn pages_read_by_a_claim(admin: &Client, lanes: &[Lane], take: i64) -> u64
     let (queue, first, second, most) = (lanes[0].queue, lanes[0].lane, lanes[1].lane, 2 * take);
     let explain = format!(
         "explain (analyze, buffers, format json) execute pick
-            ({queue}, array[{first},{second}], array[{take},{take}], array[{starts}]::bigint[], {LEVELS}, {most})"
+            ({queue}, array[{first},{second}], array[{take},{take}], array[{starts}]::bigint[], {LEVELS}, {most}, 1000000)"
     );
     let messages = admin.simple_query(&explain).await.unwrap();
     let plan = messages.iter().find_map(|message| match message {

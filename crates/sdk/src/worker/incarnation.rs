@@ -163,7 +163,7 @@ impl Incarnation {
                 .iter()
                 .map(|(lease, held)| LeaseOf { run_id: held.run_id.clone(), lease: lease.clone() })
                 .collect();
-            let heartbeat = Heartbeat { leases, health: self.health.as_ref().map(|health| health()) };
+            let heartbeat = Heartbeat { leases, all: true, health: self.health.as_ref().map(|health| health()) };
             // An answer that is later than the next heartbeat is not worth waiting for: the leases would run out.
             let patience = self.interval.max(RETRY_PAUSE);
             match within(patience, self.client.heartbeat(&self.worker_id, &heartbeat)).await {

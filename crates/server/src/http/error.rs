@@ -24,7 +24,9 @@ fn status(error: &Error) -> StatusCode {
         | Error::WorkerDraining
         | Error::WorkerFull
         | Error::WorkerUnfit(_) => StatusCode::CONFLICT,
-        Error::QueueFull { .. } | Error::Unavailable | Error::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+        Error::QueueFull { .. } | Error::Overloaded | Error::Unavailable | Error::Stopping => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
         Error::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
         Error::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
         Error::TooSlow => StatusCode::REQUEST_TIMEOUT,
@@ -37,7 +39,7 @@ fn retry_after_seconds(error: &Error) -> Option<u64> {
     match error {
         Error::QueueFull { .. } => Some(QUEUE_FULL_RETRY_SECONDS),
         Error::TooMany { retry_after_ms } => Some(retry_after_ms.div_ceil(1_000)),
-        Error::Unavailable | Error::Stopping => Some(1),
+        Error::Overloaded | Error::Unavailable | Error::Stopping => Some(1),
         _ => None,
     }
 }

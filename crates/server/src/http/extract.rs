@@ -14,6 +14,7 @@ use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 
 use crate::auth::Caller;
+use crate::bodies::Share;
 use crate::{App, Error};
 
 /// Where a request comes from.
@@ -114,6 +115,7 @@ async fn read<T: DeserializeOwned>(request: Request, app: &App, limit: usize) ->
     if length.is_some_and(|length| length > limit) {
         return Err(Error::TooLarge { limit });
     }
+    app.bodies.admit(length.unwrap_or(limit), parts.extensions.get::<Share>()).await?;
     let time = Duration::from_millis(app.settings.body_timeout_ms);
     let bytes = tokio::time::timeout(time, collect(body, length, limit)).await.map_err(|_| Error::TooSlow)??;
     parse(if bytes.is_empty() { b"{}" } else { &bytes })

@@ -25,6 +25,7 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::bodies::Share;
 use crate::metrics::RequestLabels;
 use crate::{App, Error, grpc};
 
@@ -117,7 +118,7 @@ async fn no_route(headers: http::HeaderMap) -> Response {
 }
 
 /// Counts requests, times those that do not wait for work, and sees through those that change something.
-async fn count(State(app): State<App>, path: Option<MatchedPath>, request: Request, next: Next) -> Response {
+async fn count(State(app): State<App>, path: Option<MatchedPath>, mut request: Request, next: Next) -> Response {
     let begun = Instant::now();
     let method = method_label(request.method());
     let route = path.as_ref().map_or("none", MatchedPath::as_str).to_owned();
@@ -125,10 +126,13 @@ async fn count(State(app): State<App>, path: Option<MatchedPath>, request: Reque
     // A claim's caller has to be there to take the runs. Every other change is carried to its end even when its caller hangs
     // up: what was committed must still wake those who wait for it, and be written down.
     let changes = request.method() != http::Method::GET && !route.ends_with("/claim");
+    let share = Share::default();
+    request.extensions_mut().insert(share.clone());
     let response = match changes {
         true => tokio::spawn(next.run(request)).await.unwrap_or_else(|_| Error::Internal.into_response()),
         false => next.run(request).await,
     };
+    drop(share);
     let status = response.status().as_u16();
     app.metrics.requests.get_or_create(&RequestLabels { method, route, status }).inc();
     if !waits {

@@ -14,6 +14,9 @@ use crate::metrics::Metrics;
 use crate::workers::KnownWorker;
 use crate::{App, Error, Settings};
 
+/// Most runs that are put back in one go because their worker does not know of them.
+const STRAYS_MAX: usize = 1_000;
+
 pub(crate) fn coalescer(
     store: Arc<dyn Store>,
     metrics: Arc<Metrics>,
@@ -41,7 +44,10 @@ pub async fn one(app: &App, caller: &Caller, worker: WorkerId, beat: Heartbeat) 
     }
     let health = beat.health.map(health);
     let unfit = health.as_ref().and_then(|health| unfit(health, &app.settings));
-    let alive = renew(app, &known, Beat { worker, health, unfit: unfit.clone(), leases }).await?;
+    let alive = renew(app, &known, Beat { worker, health, unfit: unfit.clone(), leases: leases.clone() }).await?;
+    if beat.all && alive.held as usize > leases.len() {
+        put_strays_back(app, worker, leases).await?;
+    }
     Ok(HeartbeatAnswer {
         status: super::workers::status_name(alive.status).into(),
         should_drain: alive.status == WorkerStatus::Draining,
@@ -58,9 +64,25 @@ pub(crate) async fn sign_of_life(app: &App, known: &KnownWorker) -> Result<Worke
     Ok(renew(app, known, beat).await?.status)
 }
 
+/// Puts runs back that the worker holds without knowing it: the answer that brought them was lost, and the worker asked another
+/// server again, or not at all. Younger ones may still be on their way.
+async fn put_strays_back(app: &App, worker: WorkerId, known: Vec<LeaseRef>) -> Result<(), Error> {
+    let age = app.settings.lease_ttl_ms as Millis;
+    let strays = app.store.strays(worker, known, age, STRAYS_MAX).await?;
+    if strays.is_empty() {
+        return Ok(());
+    }
+    tracing::info!(%worker, runs = strays.len(), "a worker does not know of runs it holds; they go back");
+    let why = "its worker did not know of it: the answer to a claim was lost";
+    let changes = app.store.give_back(strays.into_iter().map(|lease| (lease, why.to_owned())).collect()).await?;
+    app.after().wake(&changes.woken);
+    Ok(())
+}
+
 struct Alive {
     status: WorkerStatus,
     lease_until: Millis,
+    held: u32,
     lost: Vec<LeaseRef>,
     cancelling: Vec<LeaseRef>,
 }
@@ -68,9 +90,9 @@ struct Alive {
 async fn renew(app: &App, known: &KnownWorker, beat: Beat) -> Result<Alive, Error> {
     let answer = app.renewals.call_one(beat).await;
     match answer.inspect_err(|error| app.hearing.note(error))? {
-        BeatAnswer::Alive { status, lease_until, lost, cancelling } => {
+        BeatAnswer::Alive { status, lease_until, held, lost, cancelling } => {
             known.confirm(status);
-            Ok(Alive { status, lease_until, lost, cancelling })
+            Ok(Alive { status, lease_until, held, lost, cancelling })
         }
         BeatAnswer::Offline => {
             app.workers.forget(known.id);

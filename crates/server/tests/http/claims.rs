@@ -78,6 +78,33 @@ async fn a_repeated_claim_leaves_out_what_is_done(on: On) {
     assert_eq!(again.iter().map(|run| &run.lease).collect::<Vec<_>>(), [&runs[1].lease]);
 }
 
+/// The answer was lost, and the worker does not ask again (or asks a server that does not know of it).
+async fn what_a_worker_does_not_know_of_goes_back(on: On) {
+    let server = Server::start(on).await;
+    let (worker, other) = (server.worker("one").await, server.worker("two").await);
+    server.client.submit_batch(&SubmitBatch { runs: vec![run(); 2] }).await.unwrap();
+    let claim = |number| Claim { claim_no: Some(number), start: true, ..Claim::default() };
+    let known = server.claims(&worker, &claim(1)).await.remove(0);
+    let lost = server.claims(&worker, &claim(2)).await.remove(0);
+    let beat = |all| Heartbeat {
+        leases: vec![LeaseOf { run_id: known.run_id.clone(), lease: known.lease.clone() }],
+        all,
+        health: None,
+    };
+    server.client.heartbeat(&worker, &beat(true)).await.unwrap();
+    assert_eq!(server.state(&lost.run_id).await, State::Running, "its answer may still be on its way");
+    server.clock.advance(server.app.settings.lease_ttl_ms as i64 - 1);
+    server.client.heartbeat(&worker, &beat(true)).await.unwrap();
+    server.clock.advance(2);
+    server.client.heartbeat(&worker, &beat(false)).await.unwrap();
+    assert_eq!(server.state(&lost.run_id).await, State::Running, "the worker did not say that it named all");
+    server.client.heartbeat(&worker, &beat(true)).await.unwrap();
+    assert_eq!(server.state(&lost.run_id).await, State::Pending);
+    assert_eq!(server.state(&known.run_id).await, State::Running);
+    let again = server.claims(&other, &claim(1)).await.remove(0);
+    assert_eq!((again.run_id, again.epoch), (lost.run_id, lost.epoch + 1));
+}
+
 async fn without_a_number_unstarted_runs_come_again(on: On) {
     let server = Server::start(on).await;
     let first = server.submit().await;
@@ -87,7 +114,7 @@ async fn without_a_number_unstarted_runs_come_again(on: On) {
     let (one, again) = (claim().await, claim().await);
     assert_eq!((one.run_id.as_str(), &again.lease), (first.as_str(), &one.lease), "nobody said that it was started");
     let leases = vec![LeaseOf { run_id: one.run_id.clone(), lease: one.lease }];
-    server.client.heartbeat(&worker, &Heartbeat { leases, health: None }).await.unwrap();
+    server.client.heartbeat(&worker, &Heartbeat { leases, ..Heartbeat::default() }).await.unwrap();
     assert_eq!(server.state(&one.run_id).await, State::Running, "naming a lease is a sign of work");
     assert_eq!(claim().await.run_id, second);
 }
@@ -212,6 +239,7 @@ on_both!(
     a_waiting_claim_is_woken_when_a_run_becomes_due,
     a_claim_repeated_with_its_number_gives_the_same_runs,
     a_repeated_claim_leaves_out_what_is_done,
+    what_a_worker_does_not_know_of_goes_back,
     without_a_number_unstarted_runs_come_again,
     a_poll_that_hung_up_gets_nothing,
     a_claim_dropped_with_its_answer_is_found_again,

@@ -96,13 +96,17 @@ async fn a_heartbeat_tells_what_is_lost_and_what_is_to_stop(on: On) {
     assert_eq!(server.claim(&two).await.run_id, taken.run_id);
     server.client.cancel(&wanted.run_id).await.unwrap();
     let lease = |run: &baton::proto::ClaimedRun| LeaseOf { run_id: run.run_id.clone(), lease: run.lease.clone() };
-    let beat = Heartbeat { leases: vec![lease(&taken), lease(&wanted)], health: None };
+    let beat = Heartbeat { leases: vec![lease(&taken), lease(&wanted)], health: None, ..Heartbeat::default() };
     let answer = server.client.heartbeat(&one, &beat).await.unwrap();
     assert_eq!((answer.lost, answer.cancelling), (vec![taken.run_id.clone()], vec![wanted.run_id.clone()]));
     // Also one that names nothing is told what to stop.
     let answer = server.client.heartbeat(&one, &Heartbeat::default()).await.unwrap();
     assert_eq!(answer.cancelling, std::slice::from_ref(&wanted.run_id));
-    let forged = Heartbeat { leases: vec![LeaseOf { lease: "bl_9_x".into(), ..lease(&taken) }], health: None };
+    let forged = Heartbeat {
+        leases: vec![LeaseOf { lease: "bl_9_x".into(), ..lease(&taken) }],
+        health: None,
+        ..Heartbeat::default()
+    };
     assert_eq!(refusal(server.client.heartbeat(&one, &forged).await), "403 forbidden");
 }
 
@@ -112,7 +116,7 @@ async fn a_worker_under_a_health_floor_gets_no_work_and_is_told_why(on: On) {
     server.submit().await;
     let beat = |memory| Heartbeat {
         health: Some(HealthReport { memory: Some(memory), disk_free_bytes: Some(u64::MAX), cpu: None }),
-        leases: vec![],
+        ..Heartbeat::default()
     };
     let told = server.client.heartbeat(&id, &beat(0.95)).await.unwrap().unfit.unwrap();
     assert!(told.contains("95 %"), "{told}");

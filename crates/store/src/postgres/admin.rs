@@ -224,6 +224,7 @@ impl PostgresStore {
         let floor = RunId::floor(before(runs_ms)).0;
         let runs = self.database.query(sql::DELETE_RUNS, params![floor, before(runs_ms), limit]).await?;
         let workers = self.database.query(sql::DELETE_WORKERS, params![before(workers_ms), limit]).await?;
+        self.database.query(sql::DELETE_AFFINITY, params![before(runs_ms)]).await?;
         let audit = self.database.query(sql::DELETE_AUDIT, params![before(audit_ms), limit]).await?;
         Ok(Retained { runs: runs.len() as u64, workers: workers.len() as u64, audit: audit.len() as u64 })
     }

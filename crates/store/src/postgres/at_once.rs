@@ -12,7 +12,7 @@ use super::deal::{Deal, Place, raise};
 use super::params::params;
 use super::pool::Outcome;
 use super::{rows, sql};
-use crate::ClaimAnswer;
+use crate::{CLAIM_BYTES_MAX, ClaimAnswer};
 
 /// Most runs that are claimed in this way: the statement's plan is made for few.
 const ROOM_MAX: usize = 64;
@@ -29,9 +29,9 @@ impl PostgresStore {
         let reading = self.cursor.read(&deal.lanes);
         let (now, queue, lanes) = (self.database.fixed_now(), deal.request.queue, deal.lanes.clone());
         let from = self.cursor.starts(&lanes);
-        let (levels, most) = (i32::from(LEVELS), room as i32);
-        let params =
-            params![now, queue, lanes, slot.worker.0, most, from, levels, slot.claim_no, slot.start, slot.lease_ms];
+        let (levels, most, bytes) = (i32::from(LEVELS), room as i32, CLAIM_BYTES_MAX as i64);
+        let (worker, claim_no, start, lease_ms) = (slot.worker.0, slot.claim_no, slot.start, slot.lease_ms);
+        let params = params![now, queue, lanes, worker, most, from, levels, claim_no, start, lease_ms, bytes];
         let claim = session.query_often(sql::CLAIM_AT_ONCE, params, room);
         let (found, committed) = join(claim, session.commit()).await;
         let found = found?;
@@ -40,7 +40,7 @@ impl PostgresStore {
         let now: Millis = first.try_get("now")?;
         let next_due_at: Option<Millis> = first.try_get("next_due_at")?;
         let mut claimed = Vec::with_capacity(found.len());
-        let (mut head, mut gone, mut contended) = (Vec::new(), HashSet::new(), false);
+        let (mut head, mut gone, mut contended, mut size) = (Vec::new(), HashSet::new(), false, 0);
         for row in &found {
             let Some(run) = row.try_get::<_, Option<Uuid>>("run_id")? else { break };
             head.push(Place {
@@ -49,6 +49,7 @@ impl PostgresStore {
                 order_at: row.try_get("order_at")?,
                 run,
             });
+            size += row.try_get::<_, i32>("size")?.max(0) as u64;
             if row.try_get("is_ours")? {
                 gone.insert(run);
                 claimed.push(rows::claimed(row, 0)?);
@@ -63,7 +64,9 @@ impl PostgresStore {
             return Ok(None);
         }
         Ok(Some(ClaimAnswer {
-            more: contended && claimed.len() < room || head.len() == room && room < slot.room as usize,
+            more: contended && claimed.len() < room
+                || head.len() == room && room < slot.room as usize
+                || head.len() < room && size >= CLAIM_BYTES_MAX,
             claimed,
             refused: Vec::new(),
             next_in_ms: next_due_at.map(|due_at| due_at - now),

@@ -20,7 +20,7 @@ use super::deal::{Deal, Picked, Place, raise, shares};
 use super::params::params;
 use super::pool::{Outcome, Session, retried};
 use super::{rows, sql};
-use crate::{ClaimAnswer, ClaimRequest, Claimed, LaneId, QueueId, SlotRefused, WorkerStatus};
+use crate::{CLAIM_BYTES_MAX, ClaimAnswer, ClaimRequest, Claimed, LaneId, QueueId, SlotRefused, WorkerStatus};
 
 /// Most runs of each lane that one claim makes claimable because they have become due.
 const PROMOTE_MAX: i64 = 1_000;
@@ -162,7 +162,9 @@ impl PostgresStore {
             claimed,
             refused: Vec::new(),
             more: opened.promoted >= PROMOTE_MAX
-                || !rate_cut && (deal.wants_more(&fates, &picked, &takes) || contended && deal.has_room(&fates)),
+                || !rate_cut
+                    && (deal.wants_more(&fates, &picked, &takes)
+                        || (contended || Deal::is_heavy(&picked)) && deal.has_room(&fates)),
             next_in_ms: rate_wait.into_iter().chain(due_wait).min(),
         }))
     }
@@ -227,7 +229,8 @@ async fn pick(
     let from = store.cursor.starts(&lanes);
     let most: i64 = counts.iter().sum();
     let levels = i32::from(LEVELS);
-    let params = params![queue, lanes, counts, from, levels, most];
+    let bytes = CLAIM_BYTES_MAX as i64;
+    let params = params![queue, lanes, counts, from, levels, most, bytes];
     let rows = match statement == sql::PICK_RUNS {
         true => session.query_often(statement, params, most as usize).await?,
         false => session.query(statement, params).await?,
@@ -245,6 +248,7 @@ fn read_picked(row: &Row) -> Outcome<Picked> {
         key: row.try_get(5)?,
         preferred: row.try_get(6)?,
         spot: row.try_get(7)?,
+        size: row.try_get(8)?,
     })
 }
 

@@ -7,7 +7,7 @@ use baton_core::{Millis, WorkerId};
 use uuid::Uuid;
 
 use super::cursor::{Reading, START};
-use crate::{CLAIM_RUNS_MAX, ClaimRequest, LaneId, SlotRefused};
+use crate::{CLAIM_BYTES_MAX, CLAIM_RUNS_MAX, ClaimRequest, LaneId, SlotRefused};
 
 /// A run that was picked.
 pub(super) struct Picked {
@@ -21,6 +21,8 @@ pub(super) struct Picked {
     pub(super) preferred: Option<String>,
     /// Where its row is, which nobody moves while it is locked.
     pub(super) spot: Option<String>,
+    /// Bytes of its input.
+    pub(super) size: i32,
 }
 
 impl Picked {
@@ -83,6 +85,11 @@ impl Deal<'_> {
             }
         }
         rooms
+    }
+
+    /// True when the pick stopped because the inputs together are large enough.
+    pub(super) fn is_heavy(picked: &[Picked]) -> bool {
+        picked.iter().map(|one| one.size.max(0) as u64).sum::<u64>() >= CLAIM_BYTES_MAX
     }
 
     pub(super) fn has_room(&self, fates: &[Fate]) -> bool {

@@ -6,7 +6,10 @@ use super::sql;
 use crate::StoreError;
 
 /// Number, name and text of every migration, oldest first.
-const MIGRATIONS: &[(i32, &str, &str)] = &[(1, "kernel", include_str!("../../migrations/postgres/0001_kernel.sql"))];
+const MIGRATIONS: &[(i32, &str, &str)] = &[
+    (1, "kernel", include_str!("../../migrations/postgres/0001_kernel.sql")),
+    (2, "size", include_str!("../../migrations/postgres/0002_size.sql")),
+];
 
 /// Applies what is missing, in one transaction that only one server at a time can be in.
 pub(super) async fn migrate(database: &Database) -> Outcome<()> {

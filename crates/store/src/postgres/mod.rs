@@ -186,6 +186,16 @@ impl Store for PostgresStore {
         self.database.within(self.list_claimed(worker.0, claim_no)).await
     }
 
+    async fn strays(
+        &self,
+        worker: WorkerId,
+        known: Vec<LeaseRef>,
+        age_ms: Millis,
+        limit: usize,
+    ) -> StoreResult<Vec<LeaseRef>> {
+        self.database.within(self.list_strays(worker, &known, age_ms, limit)).await
+    }
+
     async fn start(&self, leases: Vec<LeaseRef>) -> StoreResult<Vec<Verdict>> {
         self.database.within(async { retried!(self.start_runs(&leases)) }).await
     }

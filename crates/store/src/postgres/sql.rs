@@ -34,6 +34,7 @@ statements! {
     COUNT_RUNS = "count_runs.pg.sql";
     COUNT_WORKERS = "count_workers.pg.sql";
     CREATE_MIGRATIONS = "create_migrations.pg.sql";
+    DELETE_AFFINITY = "delete_affinity.pg.sql";
     DELETE_AUDIT = "delete_audit.pg.sql";
     DELETE_RUNS = "delete_runs.pg.sql";
     DELETE_WORKERS = "delete_workers.pg.sql";
@@ -59,6 +60,7 @@ statements! {
     LIST_QUEUES = "list_queues.pg.sql";
     LIST_RUNS = "list_runs.pg.sql";
     LIST_WORKERS = "list_workers.pg.sql";
+    LIST_STRAYS = "list_strays.pg.sql";
     LOCK_KEYS = "lock_keys.pg.sql";
     LOCK_MIGRATIONS = "lock_migrations.pg.sql";
     LOCK_RATE = "lock_rate.pg.sql";

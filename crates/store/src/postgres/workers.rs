@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use baton_core::{Epoch, RunId, WorkerId};
+use baton_core::{Epoch, Millis, RunId, WorkerId};
 use futures_util::future::join3;
 use uuid::Uuid;
 
@@ -77,9 +77,15 @@ impl PostgresStore {
             let epochs: Option<Vec<i32>> = row.try_get("epochs")?;
             let lease = |(run, epoch)| LeaseRef { run: RunId(run), epoch: Epoch(epoch as u32) };
             let cancelling = runs.into_iter().flatten().zip(epochs.into_iter().flatten()).map(lease).collect();
-            let answer = match (rows::worker_status(row.try_get("status")?)?, row.try_get("lease_until")?) {
-                (status, Some(lease_until)) => BeatAnswer::Alive { status, lease_until, lost: Vec::new(), cancelling },
-                (_, None) => BeatAnswer::Offline,
+            let answer = match row.try_get("lease_until")? {
+                Some(lease_until) => BeatAnswer::Alive {
+                    status: rows::worker_status(row.try_get("status")?)?,
+                    lease_until,
+                    held: row.try_get::<_, i32>("active")?.max(0) as u32,
+                    lost: Vec::new(),
+                    cancelling,
+                },
+                None => BeatAnswer::Offline,
             };
             renewed.insert(WorkerId(row.try_get("worker_id")?), answer);
         }
@@ -111,6 +117,21 @@ impl PostgresStore {
             }
         }
         Ok(())
+    }
+
+    pub(super) async fn list_strays(
+        &self,
+        worker: WorkerId,
+        known: &[LeaseRef],
+        age_ms: Millis,
+        limit: usize,
+    ) -> Outcome<Vec<LeaseRef>> {
+        let runs: Vec<Uuid> = known.iter().map(|lease| lease.run.0).collect();
+        let epochs: Vec<i32> = known.iter().map(|lease| lease.epoch.0 as i32).collect();
+        let (now, limit) = (self.database.fixed_now(), limit as i64);
+        let found = self.database.query(sql::LIST_STRAYS, params![now, worker.0, age_ms, runs, epochs, limit]).await?;
+        let lease = |row| Ok(LeaseRef { run: rows::run_id(row, "run_id")?, epoch: rows::epoch(row, "epoch")? });
+        found.iter().map(lease).collect()
     }
 
     pub(super) async fn change_worker(

@@ -142,6 +142,7 @@ pub(super) fn retain(sql: &Sql<'_>, retention: Retention) -> StoreResult<Retaine
             sql.execute(text, params![run.0.as_bytes()])?;
         }
     }
+    sql.execute(statements::DELETE_AFFINITY, params![ended_before])?;
     let offline_before = sql.now.saturating_sub(retention.workers_ms);
     let workers =
         sql.rows(statements::DELETE_WORKER_LIVE, params![offline_before, limit], |row| rows::worker_id(row, 0))?;

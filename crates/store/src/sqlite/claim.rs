@@ -11,7 +11,9 @@ use rusqlite::params;
 use super::connection::Sql;
 use super::{rows, statements};
 use crate::decide::Place;
-use crate::{CLAIM_RUNS_MAX, ClaimAnswer, ClaimRequest, Claimed, LaneId, SlotRefused, StoreResult, WorkerStatus};
+use crate::{
+    CLAIM_BYTES_MAX, CLAIM_RUNS_MAX, ClaimAnswer, ClaimRequest, Claimed, LaneId, SlotRefused, StoreResult, WorkerStatus,
+};
 
 /// Most runs that one claim makes claimable because they have become due.
 const PROMOTED_MAX: usize = 1_000;
@@ -32,6 +34,7 @@ pub(super) fn claim(sql: &Sql<'_>, request: &ClaimRequest) -> StoreResult<ClaimA
         queue,
         room: request.slots.iter().map(|slot| slot.room).collect(),
         left: request.limit.min(CLAIM_RUNS_MAX) as u32,
+        bytes: 0,
         workers: HashMap::new(),
         answer: ClaimAnswer::default(),
     };
@@ -117,6 +120,8 @@ struct Candidate {
     key: Option<String>,
     affinity: Option<String>,
     preferred: Option<String>,
+    /// Bytes of its input.
+    size: u64,
 }
 
 struct Claim<'a> {
@@ -127,6 +132,8 @@ struct Claim<'a> {
     room: Vec<u32>,
     /// What may still be handed out.
     left: u32,
+    /// Bytes of inputs that were handed out.
+    bytes: u64,
     /// What each worker looked at can still hold, or why it gets nothing.
     workers: HashMap<WorkerId, Result<u32, SlotRefused>>,
     answer: ClaimAnswer,
@@ -148,7 +155,7 @@ impl Claim<'_> {
         Ok(match any_left {
             false => Stopped::NothingLeft,
             true if granted == allowed => Stopped::AtRate,
-            true if self.left == 0 => Stopped::AtLimit,
+            true if self.left == 0 || self.bytes >= CLAIM_BYTES_MAX => Stopped::AtLimit,
             true => Stopped::ForMore,
         })
     }
@@ -175,6 +182,7 @@ impl Claim<'_> {
                     key: row.get(7)?,
                     affinity: row.get(8)?,
                     preferred: None,
+                    size: u64::from(row.get::<_, u32>(9)?),
                 })
             })?;
             if found.len() as u64 > wanted {
@@ -184,6 +192,14 @@ impl Claim<'_> {
             all.append(&mut found);
         }
         all.sort_by_key(|candidate| (candidate.level, candidate.order_at, candidate.run));
+        let mut bytes = self.bytes;
+        let light = all.iter().take_while(|candidate| {
+            let fits = bytes < CLAIM_BYTES_MAX;
+            bytes += candidate.size;
+            fits
+        });
+        let light = light.count();
+        cut.extend(all.drain(light..).map(|candidate| candidate.lane));
         for candidate in &mut all {
             if let Some(affinity) = &candidate.affinity {
                 candidate.preferred =
@@ -303,6 +319,7 @@ impl Claim<'_> {
                 Fate::Slot(slot) => {
                     let claimed = self.hand_over(candidate, *slot)?;
                     self.answer.claimed.push(claimed);
+                    self.bytes += candidate.size;
                     self.room[*slot] -= 1;
                     *given.entry(self.request.slots[*slot].worker).or_default() += 1;
                 }

@@ -12,8 +12,10 @@ struct Migration {
     text: &'static str,
 }
 
-const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "kernel", text: include_str!("../../migrations/sqlite/0001_kernel.sql") }];
+const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "kernel", text: include_str!("../../migrations/sqlite/0001_kernel.sql") },
+    Migration { version: 2, name: "size", text: include_str!("../../migrations/sqlite/0002_size.sql") },
+];
 
 /// Applies what is missing, all in one transaction.
 pub(super) fn migrate(sql: &Sql<'_>) -> StoreResult<()> {

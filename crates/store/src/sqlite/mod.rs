@@ -189,6 +189,16 @@ impl Store for SqliteStore {
         self.read(move |sql| read::claimed(sql, worker, claim_no)).await
     }
 
+    async fn strays(
+        &self,
+        worker: WorkerId,
+        known: Vec<LeaseRef>,
+        age_ms: Millis,
+        limit: usize,
+    ) -> StoreResult<Vec<LeaseRef>> {
+        self.read(move |sql| read::strays(sql, worker, &known, age_ms, limit)).await
+    }
+
     async fn start(&self, leases: Vec<LeaseRef>) -> StoreResult<Vec<Verdict>> {
         self.write(move |sql| end::start(sql, &leases)).await
     }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use baton_core::{RunId, State, WorkerId};
+use baton_core::{Millis, RunId, State, WorkerId};
 use rusqlite::types::Value;
 use rusqlite::{params, params_from_iter};
 
 use super::connection::Sql;
 use super::{rows, statements};
-use crate::{Attempt, Claimed, LaneId, Look, Page, QueueId, RunFilter, RunRecord, StoreResult};
+use crate::{Attempt, Claimed, LaneId, LeaseRef, Look, Page, QueueId, RunFilter, RunRecord, StoreResult};
 
 /// No identifier of a run is as large as this.
 const AFTER_ALL: [u8; 16] = [0xff; 16];
@@ -30,6 +30,19 @@ pub(super) fn claimed(sql: &Sql<'_>, worker: WorkerId, claim_no: Option<i64>) ->
             input: rows::bytes(row, 8)?,
         })
     })
+}
+
+pub(super) fn strays(
+    sql: &Sql<'_>,
+    worker: WorkerId,
+    known: &[LeaseRef],
+    age_ms: Millis,
+    limit: usize,
+) -> StoreResult<Vec<LeaseRef>> {
+    let known: Vec<(String, u32)> =
+        known.iter().map(|lease| (lease.run.0.simple().to_string(), lease.epoch.0)).collect();
+    let parameters = params![worker.0.as_bytes(), sql.now - age_ms, rows::to_json(&known)?, limit as i64];
+    sql.rows(statements::LIST_STRAYS, parameters, rows::lease)
 }
 
 pub(super) fn look(sql: &Sql<'_>, lanes: &[LaneId]) -> StoreResult<Look> {

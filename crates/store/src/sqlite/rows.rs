@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::connection::Sql;
 use super::statements;
 use crate::decide::LiveRow;
-use crate::{Attempt, Key, Queue, RunRecord, StoreResult, Worker, WorkerStatus};
+use crate::{Attempt, Key, LeaseRef, Queue, RunRecord, StoreResult, Worker, WorkerStatus};
 
 pub(super) fn run_id(row: &Row<'_>, index: impl RowIndex) -> Result<RunId> {
     row.get(index).map(|bytes| RunId(Uuid::from_bytes(bytes)))
@@ -49,6 +49,11 @@ fn coded<T>(row: &Row<'_>, index: impl RowIndex, from_code: impl Fn(i16) -> Opti
     let index = index.idx(row.as_ref())?;
     let code: i16 = row.get(index)?;
     from_code(code).ok_or(Error::IntegralValueOutOfRange(index, code.into()))
+}
+
+/// A run and its epoch, from the first two columns.
+pub(super) fn lease(row: &Row<'_>) -> Result<LeaseRef> {
+    Ok(LeaseRef { run: run_id(row, 0)?, epoch: epoch(row, 1)? })
 }
 
 /// A column that may be null.

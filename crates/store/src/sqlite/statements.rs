@@ -70,6 +70,7 @@ statements! {
     LIST_HELD = "list_held.sqlite.sql";
     UPDATE_WORKER_STATUS = "update_worker_status.sqlite.sql";
     READ_WORKER = "read_worker.sqlite.sql";
+    LIST_STRAYS = "list_strays.sqlite.sql";
     LIST_WORKERS = "list_workers.sqlite.sql";
     COUNT_WORKERS = "count_workers.sqlite.sql";
     READ_RUN = "read_run.sqlite.sql";
@@ -90,6 +91,7 @@ statements! {
     LIST_RUNS_TO_DELETE = "list_runs_to_delete.sqlite.sql";
     DELETE_RUN = "delete_run.sqlite.sql";
     DELETE_ENDED = "delete_ended.sqlite.sql";
+    DELETE_AFFINITY = "delete_affinity.sqlite.sql";
     DELETE_ATTEMPTS = "delete_attempts.sqlite.sql";
     DELETE_WORKER_LIVE = "delete_worker_live.sqlite.sql";
     DELETE_WORKER = "delete_worker.sqlite.sql";

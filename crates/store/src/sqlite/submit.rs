@@ -139,6 +139,7 @@ fn insert(sql: &Sql<'_>, id: RunId, run: &NewRun) -> StoreResult<Submitted> {
             due_at,
             run.key,
             run.affinity,
+            run.input.len() as i64,
         ],
     )?;
     Ok(Submitted { run: id, submitted_at: now, due_at, is_new: true })

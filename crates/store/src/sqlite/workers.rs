@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use baton_core::{Millis, State, WorkerId};
-use rusqlite::{Row, params};
+use rusqlite::params;
 
 use super::connection::Sql;
 use super::end::Batch;
@@ -76,9 +76,15 @@ fn answer(sql: &Sql<'_>, beat: &Beat, renewed: Option<&Renewed>) -> StoreResult<
     // Nobody can want a run cancelled that is not held.
     let cancelling = match renewed.active {
         0 => Vec::new(),
-        _ => sql.rows(statements::LIST_CANCELLING, params![beat.worker.0.as_bytes()], lease)?,
+        _ => sql.rows(statements::LIST_CANCELLING, params![beat.worker.0.as_bytes()], rows::lease)?,
     };
-    Ok(BeatAnswer::Alive { status: renewed.status, lease_until: renewed.lease_until, lost, cancelling })
+    Ok(BeatAnswer::Alive {
+        status: renewed.status,
+        lease_until: renewed.lease_until,
+        held: renewed.active,
+        lost,
+        cancelling,
+    })
 }
 
 /// Whether the worker holds this lease. One that it names is one that it works on, so the run is started.
@@ -114,17 +120,13 @@ pub(super) fn set_worker(
 fn give_all_back(sql: &Sql<'_>, worker: WorkerId, why: &str) -> StoreResult<WorkerChange> {
     let mut batch = Batch::new(sql, 0.0);
     let mut given_back = 0;
-    for lease in sql.rows(statements::LIST_HELD, params![worker.0.as_bytes()], lease)? {
+    for lease in sql.rows(statements::LIST_HELD, params![worker.0.as_bytes()], rows::lease)? {
         let Some(row) = rows::live(sql, lease.run)? else { continue };
         if batch.carry_out(&row, &Act::GiveBack(why), lease)?.is_ok() {
             given_back += 1;
         }
     }
     Ok(WorkerChange { given_back, woken: batch.finish()? })
-}
-
-fn lease(row: &Row<'_>) -> rusqlite::Result<LeaseRef> {
-    Ok(LeaseRef { run: rows::run_id(row, 0)?, epoch: rows::epoch(row, 1)? })
 }
 
 fn status_of(sql: &Sql<'_>, worker: WorkerId) -> StoreResult<Option<WorkerStatus>> {

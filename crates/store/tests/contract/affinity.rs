@@ -10,6 +10,7 @@ contract!(
     a_run_never_waits_for_its_preferred_worker,
     the_preference_survives_a_restart_of_the_worker,
     a_warm_cache_does_not_jump_the_line,
+    a_cache_that_was_warm_long_ago_is_forgotten,
 );
 
 async fn the_worker_that_last_finished_the_key_is_preferred(rig: Rig) {
@@ -43,6 +44,22 @@ async fn the_preference_survives_a_restart_of_the_worker(rig: Rig) {
     rig.submit(warmed(lane)).await;
     let answer = rig.claim_for(vec![named(cold, "cold", lane), named(reborn, "warm", lane)], lane).await;
     assert_eq!(answer.claimed.iter().map(|claimed| claimed.slot).collect::<Vec<_>>(), [1]);
+}
+
+async fn a_cache_that_was_warm_long_ago_is_forgotten(rig: Rig) {
+    let lane = rig.lane("ios").await;
+    let (cold, warm) = (rig.worker("cold").await, rig.worker("warm").await);
+    finish(&rig, lane, warm, "warm").await;
+    rig.clock.advance(1_000);
+    let served = async || {
+        rig.submit(warmed(lane)).await;
+        let answer = rig.claim_for(vec![named(cold, "cold", lane), named(warm, "warm", lane)], lane).await;
+        answer.claimed[0].slot
+    };
+    rig.store.retain(1_000, 1 << 40, 1 << 40, 10).await.unwrap();
+    assert_eq!(served().await, 1);
+    rig.store.retain(999, 1 << 40, 1 << 40, 10).await.unwrap();
+    assert_eq!(served().await, 0);
 }
 
 async fn a_warm_cache_does_not_jump_the_line(rig: Rig) {

@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use baton_core::machine::Options;
 use baton_core::{Epoch, RunId, State, WorkerId};
 use baton_store::{
-    ClaimAnswer, ClaimRequest, ClaimSlot, Due, Lane, NewRun, NewWorker, SlotRefused, SubmitRefused, WorkerStatus,
+    CLAIM_BYTES_MAX, ClaimAnswer, ClaimRequest, ClaimSlot, Due, Lane, NewRun, NewWorker, SlotRefused, SubmitRefused,
+    WorkerStatus,
 };
 use bytes::Bytes;
 
@@ -23,6 +24,7 @@ contract!(
     slots_are_served_longest_waiting_first,
     a_limit_is_kept_and_says_that_there_is_more,
     a_huge_claim_is_cut,
+    a_claim_of_large_inputs_is_cut_and_says_that_there_is_more,
     a_worker_never_holds_more_than_it_can,
     a_slot_that_cannot_take_work_says_why_and_the_run_goes_to_the_next,
     a_run_due_later_is_claimable_exactly_then,
@@ -331,6 +333,21 @@ async fn what_another_server_returned_is_found(rig: Rig) {
 
 fn ids(answer: &ClaimAnswer) -> Vec<RunId> {
     answer.claimed.iter().map(|claimed| claimed.run).collect()
+}
+
+async fn a_claim_of_large_inputs_is_cut_and_says_that_there_is_more(rig: Rig) {
+    const INPUT: u64 = CLAIM_BYTES_MAX * 2 / 5;
+    let (lane, workers) = (rig.lane("ios").await, [rig.worker("a").await, rig.worker("b").await]);
+    let large = NewRun { input: Bytes::from(vec![b' '; INPUT as usize]), ..run(lane) };
+    rig.submit_all(vec![large; 8]).await;
+    let claim = async |slots: Vec<ClaimSlot>| {
+        let answer = rig.claim_for(slots, lane).await;
+        (answer.claimed.len(), answer.more)
+    };
+    // A few for one, for two, and many for one are three ways of claiming.
+    assert_eq!(claim(vec![slot(workers[0], &[lane], 10)]).await, (3, true));
+    assert_eq!(claim(workers.map(|worker| slot(worker, &[lane], 10)).to_vec()).await, (3, true));
+    assert_eq!(claim(vec![slot(workers[1], &[lane], 90)]).await, (2, false));
 }
 
 fn one_slot(lane: Lane, worker: WorkerId, room: u32) -> ClaimRequest {

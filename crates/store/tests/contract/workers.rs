@@ -23,6 +23,7 @@ contract!(
     going_offline_gives_everything_back_at_once,
     an_offline_worker_stays_offline,
     counters_equal_counted_rows,
+    runs_that_a_worker_does_not_know_of_are_found_when_they_are_old_enough,
     workers_are_listed_newest_first_in_pages,
     workers_are_filtered,
 );
@@ -89,6 +90,7 @@ async fn a_heartbeat_renews_and_never_adds_up(rig: Rig) {
         let expected = BeatAnswer::Alive {
             status: WorkerStatus::Online,
             lease_until: rig.now() + TTL_MS,
+            held: 0,
             lost: vec![],
             cancelling: vec![],
         };
@@ -305,4 +307,22 @@ async fn workers_are_filtered(rig: Rig) {
 fn sorted(mut woken: Woken) -> Woken {
     woken.lanes.sort_unstable();
     woken
+}
+
+async fn runs_that_a_worker_does_not_know_of_are_found_when_they_are_old_enough(rig: Rig) {
+    let (lane, worker, other) = (rig.lane("ios").await, rig.worker("a").await, rig.worker("b").await);
+    rig.submit_all(vec![run(lane); 5]).await;
+    let known = lease(&rig.claim(worker, lane, 1).await[0]);
+    let mut old: Vec<_> = rig.claim(worker, lane, 2).await.iter().map(lease).collect();
+    old.sort_by_key(|lease| lease.run);
+    rig.clock.advance(1_000);
+    rig.claim(worker, lane, 1).await;
+    rig.claim(other, lane, 1).await;
+    let BeatAnswer::Alive { held, .. } = rig.beat(worker, &[known]).await else { panic!("it is alive") };
+    assert_eq!(held, 4);
+    let strays = |age_ms, limit| rig.store.strays(worker, vec![known], age_ms, limit);
+    assert_eq!(strays(999, 10).await.unwrap(), old);
+    assert_eq!(strays(999, 1).await.unwrap(), old[..1]);
+    assert_eq!(strays(1_000, 10).await.unwrap(), []);
+    assert_eq!(rig.store.strays(worker, vec![], -1, 10).await.unwrap().len(), 4);
 }

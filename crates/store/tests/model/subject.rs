@@ -228,7 +228,7 @@ impl Subject {
 
     fn beat(&self, answer: BeatAnswer) -> Answer {
         Answer::Beat(match answer {
-            BeatAnswer::Alive { status, lease_until, lost, cancelling } => {
+            BeatAnswer::Alive { status, lease_until, lost, cancelling, .. } => {
                 let numbered = |leases: Vec<LeaseRef>| {
                     let mut leases = sorted(leases.iter().map(|lease| self.numbered(*lease)).collect());
                     leases.dedup();
