@@ -25,6 +25,11 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(total))
 }
 
+/// As [`parse`], for what makes no sense when it takes no time.
+pub fn parse_positive(text: &str) -> Result<Duration, String> {
+    parse(text).and_then(|span| if span.is_zero() { Err("it must be longer than nothing".into()) } else { Ok(span) })
+}
+
 /// Writes milliseconds with the two largest units that matter: `850ms`, `12.3s`, `4m 10s`, `2h 5m`, `3d 4h`.
 pub fn show(ms: u64) -> String {
     match ms {
@@ -50,6 +55,7 @@ mod tests {
         for wrong in ["", "10", "s", "10 s", "-1s", "1.5s", "10parsecs", "99999999999999999999s", "9999999999999999d"] {
             assert!(ms(wrong).is_err(), "{wrong:?}");
         }
+        assert!(parse_positive("0s").is_err() && parse_positive("1ms").is_ok());
     }
 
     #[test]

@@ -27,6 +27,16 @@ impl Exit {
         Exit { code: 2, message: message.into() }
     }
 
+    /// There is no such thing.
+    pub fn not_found(message: impl Into<String>) -> Exit {
+        Exit { code: 3, message: message.into() }
+    }
+
+    /// The server does not want to.
+    pub fn refused(message: impl Into<String>) -> Exit {
+        Exit { code: 4, message: message.into() }
+    }
+
     /// The server cannot be reached.
     pub fn unreachable(message: impl Into<String>) -> Exit {
         Exit { code: 5, message: message.into() }

@@ -1,6 +1,7 @@
 //! The `baton` program: the server, the tools of those who submit and of those who work, the demo, the benchmark.
 
 mod bench;
+mod child;
 mod commands;
 mod connection;
 mod demo;
@@ -15,7 +16,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{completion, doctor, key, queue, run, serve, worker};
+use commands::{audit, completion, doctor, key, queue, run, serve, worker};
 use connection::Connection;
 use exit::Exit;
 
@@ -60,6 +61,9 @@ enum Command {
     /// Make and revoke API keys.
     #[command(subcommand)]
     Key(key::KeyCommand),
+    /// Read the audit log.
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
     /// Check the settings, the data directory, the store and the server.
     Doctor(doctor::DoctorArgs),
     /// Measure how fast Baton is on this machine.
@@ -98,6 +102,7 @@ async fn execute(cli: Cli) -> Result<(), Exit> {
         Command::Worker(command) => worker::execute(&connection.client()?, command).await,
         Command::Queue(command) => queue::execute(&connection.client()?, command).await,
         Command::Key(command) => key::execute(&connection.client()?, command).await,
+        Command::Audit(command) => audit::execute(&connection.client()?, command).await,
         Command::Doctor(args) => doctor::doctor(&connection, args).await,
         Command::Completion(args) => completion::completion(args),
         Command::Bench(args) => bench::run(&connection, args).await,
@@ -113,5 +118,49 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         super::Cli::command().debug_assert();
+    }
+
+    /// Every command that people can type and that has no commands below it.
+    fn leaves(command: &clap::Command, path: &str, found: &mut Vec<(String, String)>) {
+        for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
+            let path = format!("{path} {}", inner.get_name());
+            if inner.has_subcommands() {
+                leaves(inner, &path, found);
+            } else {
+                found.push((path, inner.get_after_help().map(ToString::to_string).unwrap_or_default()));
+            }
+        }
+    }
+
+    /// The words of a line, as a shell would split it; up to a pipe, a redirection or the remark after two spaces.
+    fn words(line: &str) -> Vec<String> {
+        let (mut words, mut word, mut quoted) = (Vec::new(), String::new(), false);
+        for c in line.chars().chain([' ']) {
+            match c {
+                '\'' => quoted = !quoted,
+                ' ' if !quoted && (word.is_empty() || word == ">") => return words,
+                ' ' if !quoted => words.push(std::mem::take(&mut word)),
+                c => word.push(c),
+            }
+        }
+        words
+    }
+
+    #[test]
+    fn every_command_shows_examples_that_work() {
+        let (mut found, mut seen) = (Vec::new(), 0);
+        leaves(&super::Cli::command(), "baton", &mut found);
+        for (path, help) in &found {
+            let lines = help.lines().skip_while(|line| *line != "Examples:").skip(1);
+            let examples: Vec<_> = lines.take_while(|line| line.starts_with("  ")).collect();
+            assert!(!examples.is_empty(), "{path} shows no example");
+            for example in examples {
+                let call = &example[example.find("baton ").unwrap_or_else(|| panic!("{path}: {example:?}"))..];
+                assert!(call.starts_with(path.as_str()), "{path} shows another command: {example}");
+                super::Cli::command().try_get_matches_from(words(call)).unwrap_or_else(|e| panic!("{example}: {e}"));
+                seen += 1;
+            }
+        }
+        assert!(found.len() >= 23 && seen > found.len(), "only {} commands, {seen} examples", found.len());
     }
 }

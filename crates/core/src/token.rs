@@ -6,12 +6,20 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::{Epoch, RunId};
+use crate::{Epoch, RunId, WorkerId};
 
 /// Prefix of an API key.
 pub const API_KEY_PREFIX: &str = "bk_";
 /// Prefix of a lease token.
 pub const LEASE_PREFIX: &str = "bl_";
+/// Prefix of a one-time password for a machine.
+pub const OTP_PREFIX: &str = "bo_";
+/// Prefix of a machine's token.
+pub const MACHINE_PREFIX: &str = "bv_";
+/// Prefix of a build's token.
+pub const BUILD_PREFIX: &str = "bb_";
+/// Prefix of a builder's token.
+pub const BUILDER_PREFIX: &str = "bw_";
 /// Shortest API key a person may choose for themselves, in characters.
 pub const API_KEY_LENGTH_MIN: usize = 16;
 
@@ -33,28 +41,113 @@ pub fn same(left: &Hash, right: &Hash) -> bool {
     left.ct_eq(right).into()
 }
 
+/// What a token that belongs to one lease of one run is good for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Purpose {
+    Lease,
+    Otp,
+    Machine,
+}
+
+impl Purpose {
+    fn prefix(self) -> &'static str {
+        match self {
+            Purpose::Lease => LEASE_PREFIX,
+            Purpose::Otp => OTP_PREFIX,
+            Purpose::Machine => MACHINE_PREFIX,
+        }
+    }
+
+    fn word(self) -> &'static [u8] {
+        match self {
+            Purpose::Lease => b"lease",
+            Purpose::Otp => b"otp",
+            Purpose::Machine => b"machine",
+        }
+    }
+
+    fn token(self, secret: &[u8], run: RunId, epoch: Epoch) -> String {
+        format!("{}{epoch}_{}", self.prefix(), self.mac(secret, run, epoch))
+    }
+
+    fn open(self, secret: &[u8], run: RunId, token: &str) -> Option<Epoch> {
+        let (epoch, mac) = token.strip_prefix(self.prefix())?.split_once('_')?;
+        let epoch = Epoch(epoch.parse().ok()?);
+        is_same_text(&self.mac(secret, run, epoch), mac).then_some(epoch)
+    }
+
+    fn mac(self, secret: &[u8], run: RunId, epoch: Epoch) -> String {
+        mac(secret, &[self.word(), run.0.as_bytes(), &epoch.0.to_be_bytes()])
+    }
+}
+
 /// The token that proves a claim: `bl_<epoch>_<mac>`. It is derived from the installation's secret, the run and the
 /// epoch, so every server can check it and a later claim makes it stale.
 pub fn lease(secret: &[u8], run: RunId, epoch: Epoch) -> String {
-    format!("{LEASE_PREFIX}{epoch}_{}", base32(&lease_mac(secret, run, epoch)))
+    Purpose::Lease.token(secret, run, epoch)
 }
 
 /// Reads the epoch from a lease token of this run, or `None` when the token is not one of ours.
 pub fn open_lease(secret: &[u8], run: RunId, token: &str) -> Option<Epoch> {
-    let (epoch, mac) = token.strip_prefix(LEASE_PREFIX)?.split_once('_')?;
-    let epoch = Epoch(epoch.parse().ok()?);
-    let expected = base32(&lease_mac(secret, run, epoch));
-    bool::from(expected.as_bytes().ct_eq(mac.as_bytes())).then_some(epoch)
+    Purpose::Lease.open(secret, run, token)
 }
 
-fn lease_mac(secret: &[u8], run: RunId, epoch: Epoch) -> [u8; 16] {
+/// The password with which a machine that builds for this lease makes itself known, once.
+pub fn otp(secret: &[u8], run: RunId, epoch: Epoch) -> String {
+    Purpose::Otp.token(secret, run, epoch)
+}
+
+/// Reads the epoch from a one-time password of this run.
+pub fn open_otp(secret: &[u8], run: RunId, token: &str) -> Option<Epoch> {
+    Purpose::Otp.open(secret, run, token)
+}
+
+/// The token of a machine that builds for this lease. It dies with the lease.
+pub fn machine(secret: &[u8], run: RunId, epoch: Epoch) -> String {
+    Purpose::Machine.token(secret, run, epoch)
+}
+
+/// Reads the epoch from a machine's token of this run.
+pub fn open_machine(secret: &[u8], run: RunId, token: &str) -> Option<Epoch> {
+    Purpose::Machine.open(secret, run, token)
+}
+
+/// The token with which whoever submitted a build follows it.
+pub fn build(secret: &[u8], run: RunId) -> String {
+    format!("{BUILD_PREFIX}{}", mac(secret, &[b"build", run.0.as_bytes()]))
+}
+
+/// Whether this is the token of that build.
+pub fn is_build(secret: &[u8], run: RunId, token: &str) -> bool {
+    is_same_text(&build(secret, run), token)
+}
+
+/// The n-th token of a builder's incarnation: `bw_<worker>_<n>_<mac>`.
+pub fn builder(secret: &[u8], worker: WorkerId, number: i64) -> String {
+    format!("{BUILDER_PREFIX}{}_{number}_{}", worker.0.simple(), builder_mac(secret, worker, number))
+}
+
+/// Reads worker and number from a builder's token, or `None` when the token is not one of ours.
+pub fn open_builder(secret: &[u8], token: &str) -> Option<(WorkerId, i64)> {
+    let mut parts = token.strip_prefix(BUILDER_PREFIX)?.splitn(3, '_');
+    let worker = WorkerId(parts.next()?.parse().ok()?);
+    let number = parts.next()?.parse().ok()?;
+    is_same_text(&builder_mac(secret, worker, number), parts.next()?).then_some((worker, number))
+}
+
+fn builder_mac(secret: &[u8], worker: WorkerId, number: i64) -> String {
+    mac(secret, &[b"builder", worker.0.as_bytes(), &number.to_be_bytes()])
+}
+
+fn is_same_text(left: &str, right: &str) -> bool {
+    left.as_bytes().ct_eq(right.as_bytes()).into()
+}
+
+/// 128 bits, keyed by the secret. The parts after the first, which tells the kinds apart, have a fixed length each.
+fn mac(secret: &[u8], parts: &[&[u8]]) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
-    mac.update(b"lease");
-    mac.update(run.0.as_bytes());
-    mac.update(&epoch.0.to_be_bytes());
-    let mut short = [0; 16];
-    short.copy_from_slice(&mac.finalize().into_bytes()[..16]);
-    short
+    parts.iter().for_each(|part| mac.update(part));
+    base32(&mac.finalize().into_bytes()[..16])
 }
 
 /// Lower-case base 32 without the letters that look like digits (Crockford's alphabet).
@@ -93,6 +186,42 @@ mod tests {
         assert_eq!(open_lease(SECRET, run, &token.replace("bl_7_", "bl_8_")), None);
         for broken in ["", "bl_", "bl_7", "bl_7_", "bl_x_y", "bl_-1_a", "bl_99999999999_a"] {
             assert_eq!(open_lease(SECRET, run, broken), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn no_token_is_good_for_another_purpose() {
+        let run = RunId::new(1_000, 1, 1);
+        let tokens = [lease(SECRET, run, Epoch(3)), otp(SECRET, run, Epoch(3)), machine(SECRET, run, Epoch(3))];
+        type Open = fn(&[u8], RunId, &str) -> Option<Epoch>;
+        let readers: [Open; 3] = [open_lease, open_otp, open_machine];
+        for (made_for, token) in tokens.iter().enumerate() {
+            for (read_as, open) in readers.iter().enumerate() {
+                assert_eq!(open(SECRET, run, token).is_some(), made_for == read_as, "{token}");
+                // Nor does another prefix make it so.
+                let renamed = format!("{}{}", &tokens[read_as][..3], &token[3..]);
+                assert_eq!(open(SECRET, run, &renamed).is_some(), made_for == read_as, "{renamed}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_build_token_is_good_for_its_build() {
+        let (run, other) = (RunId::new(1_000, 1, 1), RunId::new(1_000, 2, 1));
+        let token = build(SECRET, run);
+        assert!(token.starts_with("bb_") && is_build(SECRET, run, &token));
+        assert!(!is_build(SECRET, other, &token) && !is_build(b"another", run, &token) && !is_build(SECRET, run, ""));
+    }
+
+    #[test]
+    fn a_builder_token_says_whose_and_which() {
+        let worker = WorkerId::from_random(7);
+        let token = builder(SECRET, worker, 12);
+        assert_eq!(open_builder(SECRET, &token), Some((worker, 12)));
+        assert_eq!(open_builder(b"another", &token), None);
+        assert_eq!(open_builder(SECRET, &token.replace("_12_", "_13_")), None);
+        for broken in ["", "bw_", "bw_x_1_a", "bw__", &token[..token.len() - 1], &token[3..]] {
+            assert_eq!(open_builder(SECRET, broken), None, "{broken}");
         }
     }
 

@@ -199,9 +199,10 @@ pub struct RunPage {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct HistoryEvent {
-    /// When.
+    /// When. For `cancel_by`, which is still to come, until when the worker has to stop.
     pub at: Time,
-    /// `submitted`, `claimed`, `started`, `lease_ended`, or the state it ended in.
+    /// `submitted`, `claimed`, `started`, `cancel_by` (somebody asked to cancel it while it is held), `lease_ended`, or the
+    /// state it ended in.
     pub event: String,
     /// The epoch, for what happened under a lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]

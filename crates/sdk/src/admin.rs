@@ -17,9 +17,15 @@ impl Client {
         self.json(Call::get("/api/v1/keys")).await
     }
 
-    /// Revokes an API key.
+    /// Revokes an API key. The last admin key is refused.
     pub async fn revoke_key(&self, id: &str) -> Result<(), ClientError> {
         self.empty(Call::delete(format!("/api/v1/keys/{}", encode(id)))).await
+    }
+
+    /// Revokes an API key, even if nobody can administer the server afterwards.
+    pub async fn force_revoke_key(&self, id: &str) -> Result<(), ClientError> {
+        let path = Query::new(format!("/api/v1/keys/{}", encode(id))).add("force", Some("true")).path;
+        self.empty(Call::delete(path)).await
     }
 
     /// A page of the audit log, newest first.

@@ -1,8 +1,8 @@
 //! Connections: HTTP/1.1, HTTP/2 and gRPC on one port, with limits on how long anything may take.
 //!
 //! hyper's own header timeout also counts the idle time between two requests, so it cannot tell a slow client
-//! from a quiet one. Here a connection has two limits of its own: from the first byte of a request to its last header,
-//! and from one request to the next.
+//! from a quiet one. Here a connection has three limits of its own: from the first byte of a request to its last header,
+//! from one request to the next, and on how long its client may take nothing of an answer.
 
 use std::io;
 use std::net::SocketAddr;
@@ -29,6 +29,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use crate::http::Peer;
+use crate::stall::Unstalled;
 use crate::{App, Settings};
 
 /// Largest head of a request.
@@ -99,6 +100,7 @@ where
 {
     app.metrics.connections.inc();
     let activity = Arc::new(Activity::new());
+    let io = Unstalled::new(io, Duration::from_millis(app.settings.write_timeout_ms));
     let io = TokioIo::new(Watched { io, activity: activity.clone(), first: true });
     let service = service_fn({
         let activity = activity.clone();

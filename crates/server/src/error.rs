@@ -41,6 +41,9 @@ pub enum Error {
     /// The run is being cancelled.
     #[error("the run is being cancelled: stop, then fail it or give it back")]
     Cancelling,
+    /// Nobody could administer what this key does, were it revoked.
+    #[error("this is the last admin key: without it nobody could make another; make a new one first, or force it")]
+    LastAdminKey,
     /// The worker was lost, deregistered or forced offline.
     #[error("the worker is offline: its leases were given to others; register again")]
     WorkerOffline,
@@ -108,6 +111,7 @@ impl Error {
             Error::LeaseLost => "lease_lost",
             Error::Ended(_) => "ended",
             Error::Cancelling => "cancelling",
+            Error::LastAdminKey => "last_admin_key",
             Error::WorkerOffline => "worker_offline",
             Error::WorkerDraining => "worker_draining",
             Error::WorkerFull => "worker_full",

@@ -20,6 +20,7 @@ mod loops;
 mod metrics;
 pub mod service;
 mod settings;
+mod stall;
 mod watch;
 mod workers;
 

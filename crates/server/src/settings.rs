@@ -61,6 +61,8 @@ pub struct Settings {
     pub idle_timeout_ms: u64,
     /// How long a client may take to send a body.
     pub body_timeout_ms: u64,
+    /// How long a client may take nothing of an answer that is being sent to it.
+    pub write_timeout_ms: u64,
     /// How long calls in flight may take to finish when the server stops.
     pub shutdown_timeout_ms: u64,
 
@@ -102,6 +104,7 @@ impl Default for Settings {
             header_timeout_ms: 10_000,
             idle_timeout_ms: 120_000,
             body_timeout_ms: 60_000,
+            write_timeout_ms: 30_000,
             shutdown_timeout_ms: 30_000,
             health_cpu_max: None,
             health_memory_max: None,
@@ -215,6 +218,7 @@ impl Settings {
             ("header_timeout_ms", self.header_timeout_ms),
             ("idle_timeout_ms", self.idle_timeout_ms),
             ("body_timeout_ms", self.body_timeout_ms),
+            ("write_timeout_ms", self.write_timeout_ms),
         ];
         match positive.iter().find(|(_, value)| *value == 0) {
             Some((name, _)) => Err(format!("{name} must be at least 1")),

@@ -122,7 +122,8 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     // ---- expiry, done by the reaper; each call is bounded by `limit`
 
-    /// Marks workers offline whose lease passed before `now - hold_off_ms`. Returns who.
+    /// Marks workers offline whose lease passed before `now - hold_off_ms`. Returns who. Now is when this was called, not
+    /// when it is carried out: a store that stands still in between hears nobody, and must not find everybody silent.
     async fn lose_workers(&self, hold_off_ms: Millis, limit: usize) -> StoreResult<Vec<WorkerId>>;
     /// Takes back what offline workers still hold, and runs whose own deadline has passed.
     async fn expire(&self, jitter: f64, limit: usize) -> StoreResult<Expired>;

@@ -1,6 +1,6 @@
 //! What Baton's tests share, and nothing that a released program needs.
 //!
-//! * [`Postgres`] and [`database`]: a throw-away PostgreSQL, and fresh databases on it.
+//! * [`Postgres`] and [`database`]: a throw-away PostgreSQL, and fresh databases on it; [`PgBouncer`] before one.
 //! * [`Process`] and [`Baton`]: programs that are killed, stopped and started again on purpose.
 //! * [`Proxy`]: a network that loses answers.
 //!
@@ -8,6 +8,7 @@
 
 mod baton;
 mod databases;
+mod pgbouncer;
 mod postgres;
 mod process;
 mod proxy;
@@ -15,7 +16,8 @@ mod watchdog;
 
 pub use baton::Baton;
 pub use databases::{Database, POSTGRES_VARIABLE, database};
-pub use postgres::Postgres;
+pub use pgbouncer::PgBouncer;
+pub use postgres::{Frozen, Postgres};
 pub use process::Process;
 pub use proxy::Proxy;
 

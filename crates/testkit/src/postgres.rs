@@ -42,6 +42,19 @@ struct Running {
     _watchdog: Watchdog,
 }
 
+/// A server that stands still. Dropping it lets the server go on.
+#[derive(Debug)]
+pub struct Frozen<'a> {
+    processes: Vec<u32>,
+    _postgres: &'a Postgres,
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        self.processes.iter().for_each(|process| signal(*process, libc::SIGCONT));
+    }
+}
+
 impl Postgres {
     /// Starts a server that does not wait for the disk: fast, and fine as long as the machine stays up.
     pub async fn start() -> Postgres {
@@ -75,6 +88,19 @@ impl Postgres {
             let _ = running.server.kill();
             let _ = running.server.wait();
         }
+    }
+
+    /// Freezes the server with all of its processes until the answer is dropped: they are alive, and do nothing.
+    pub fn freeze(&self) -> Frozen<'_> {
+        let server = self.running().as_ref().map(|running| running.server.id()).expect("a server that runs");
+        // The parent first, so that it starts no others meanwhile.
+        signal(server, libc::SIGSTOP);
+        // Each is the head of a group of its own, so that no signal reaches them all.
+        let children = output("pgrep", &["-P", &server.to_string()]).unwrap_or_default();
+        let children: Vec<u32> = children.lines().filter_map(|line| line.parse().ok()).collect();
+        assert!(!children.is_empty(), "a PostgreSQL has processes");
+        children.iter().for_each(|child| signal(*child, libc::SIGSTOP));
+        Frozen { processes: children.into_iter().chain([server]).collect(), _postgres: self }
     }
 
     /// Starts the server again on the same data and port, and waits until it has recovered.
@@ -201,7 +227,7 @@ fn version(place: &Path) -> Option<u32> {
 }
 
 /// User and group to run PostgreSQL as when we are root.
-fn unprivileged() -> Option<(u32, u32)> {
+pub(crate) fn unprivileged() -> Option<(u32, u32)> {
     let id = |option: &str, user: &str| output("id", &[option, user])?.parse::<u32>().ok();
     if output("id", &["-u"])? != "0" {
         return None;
@@ -209,7 +235,7 @@ fn unprivileged() -> Option<(u32, u32)> {
     ["postgres", "nobody"].into_iter().find_map(|user| Some((id("-u", user)?, id("-g", user)?)))
 }
 
-fn output(program: impl Into<OsString>, arguments: &[&str]) -> Option<String> {
+pub(crate) fn output(program: impl Into<OsString>, arguments: &[&str]) -> Option<String> {
     let answer = Command::new(program.into()).args(arguments).stderr(Stdio::null()).output().ok()?;
     answer.status.success().then(|| String::from_utf8_lossy(&answer.stdout).trim().to_owned())
 }

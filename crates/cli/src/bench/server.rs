@@ -6,14 +6,14 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tokio::process::{Child, Command};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::process::Child;
+use tokio::time::{Instant, sleep};
 
 use super::Store;
 use super::database::Database;
 use super::wire::Target;
+use crate::child::{self, own_executable};
 use crate::exit::Exit;
-use crate::os;
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -66,7 +66,7 @@ impl Server {
 
     /// Asks it to stop, and waits for it.
     pub async fn stop(&mut self) {
-        stop(&mut self.child).await;
+        child::stop(&mut self.child, STOP_TIMEOUT).await;
     }
 
     /// Starts it again on the same store and port.
@@ -115,24 +115,4 @@ pub fn worker(target: &Target, arguments: &[&str]) -> Result<Child, Exit> {
     command.arg("bench-worker").args(arguments);
     command.env("BATON_URL", format!("http://{}", target.address)).env("BATON_API_KEY", &target.api_key);
     Ok(command.stdout(Stdio::piped()).spawn()?)
-}
-
-/// Asks a process to stop, and waits for it.
-pub async fn stop(child: &mut Child) {
-    let Some(pid) = child.id() else { return };
-    let _ = os::signal_process(pid, libc::SIGTERM);
-    if timeout(STOP_TIMEOUT, child.wait()).await.is_err() {
-        let _ = child.kill().await;
-    }
-}
-
-/// This executable, started so that it dies with the benchmark and knows nothing of the user's own settings.
-fn own_executable() -> Result<Command, Exit> {
-    let mut command = Command::new(std::env::current_exe()?);
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("BATON_")) {
-        command.env_remove(name);
-    }
-    command.stdin(Stdio::null()).process_group(0).kill_on_drop(true);
-    os::die_with_parent(&mut command);
-    Ok(command)
 }

@@ -16,6 +16,8 @@ use crate::os;
 use crate::output::{Format, Table};
 
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longer than an SQLite store waits for somebody else's lock, so that it can say what it waited for.
+const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 const DISK_FREE_WARN: u64 = 1 << 30;
 const DISK_FREE_FAIL: u64 = 100 << 20;
 /// A clock that is off by more confuses people who compare logs; it breaks nothing.
@@ -23,7 +25,12 @@ const CLOCK_OFF_MS_WARN: i64 = 2_000;
 
 #[derive(Args)]
 #[command(after_help = "Checks what `baton serve` and the other commands would use with the same options and
-environment. Ends with 1 if anything fails.")]
+environment. Ends with 1 if anything fails.
+
+Examples:
+  baton doctor
+  baton doctor --config /etc/baton.toml --json
+  baton doctor --url http://baton.internal:7400")]
 pub struct DoctorArgs {
     /// Settings file (TOML).
     #[arg(long, env = "BATON_CONFIG", value_name = "FILE")]
@@ -215,9 +222,9 @@ async fn check_store(settings: &Settings) -> Vec<Check> {
         store.close().await;
         Ok::<_, StoreError>((kind, now? - (before + after) / 2))
     };
-    let (kind, off) = match tokio::time::timeout(CALL_TIMEOUT, opened).await {
+    let (kind, off) = match tokio::time::timeout(STORE_TIMEOUT, opened).await {
         Ok(Ok(opened)) => opened,
-        Ok(Err(error)) => return vec![Check::fail(name, error.to_string(), "look at the database and its address")],
+        Ok(Err(error)) => return vec![closed(settings, &error)],
         Err(_) => return vec![Check::fail(name, "no answer in time", "look at the database and its address")],
     };
     let clock = match off.abs() {
@@ -229,4 +236,22 @@ async fn check_store(settings: &Settings) -> Vec<Check> {
         ),
     };
     vec![Check::ok(name, format!("{kind}, reachable and migrated")), clock]
+}
+
+/// What is wrong with a store that cannot be opened. An SQLite store lets in one server and nobody else.
+fn closed(settings: &Settings, error: &StoreError) -> Check {
+    let (name, path) = ("store", settings.sqlite_path().unwrap_or_default());
+    match error {
+        StoreError::Unavailable(why) if why.starts_with("another process is using ") => Check::warn(
+            name,
+            format!("{} is in use by another process, so it cannot be looked into", path.display()),
+            "fine if that is your server (say where it listens with --url); if not, stop that process before you start one",
+        ),
+        StoreError::Unavailable(why) if why.contains("database is locked") => Check::fail(
+            name,
+            format!("{} is locked by another process that is no server", path.display()),
+            "close the tool or the backup that has it open",
+        ),
+        error => Check::fail(name, error.to_string(), "look at the database and its address"),
+    }
 }

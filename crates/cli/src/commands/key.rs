@@ -4,6 +4,7 @@ use baton::Client;
 use baton::proto::{CreateKey, Keys};
 use clap::{Args, Subcommand};
 
+use super::flags;
 use crate::exit::Exit;
 use crate::output::{Format, Table, or_dash, print_line};
 
@@ -15,12 +16,23 @@ pub enum KeyCommand {
   baton key create mac-mini-3 --scope worker --namespace mobile")]
     Create(CreateArgs),
     /// List keys.
-    #[command(visible_alias = "ls")]
+    #[command(
+        visible_alias = "ls",
+        after_help = "Examples:
+  baton key list
+  baton key list --json"
+    )]
     List(Format),
     /// Revoke a key.
+    #[command(after_help = "Examples:
+  baton key revoke key_5f0c1d2e3a4b
+  baton key revoke key_5f0c1d2e3a4b --force    even if nobody can make keys afterwards")]
     Revoke {
         /// Its identifier, as `key list` shows it.
         id: String,
+        /// Also when it is the last admin key.
+        #[arg(long)]
+        force: bool,
     },
 }
 
@@ -43,15 +55,19 @@ pub async fn execute(client: &Client, command: KeyCommand) -> Result<(), Exit> {
     match command {
         KeyCommand::Create(args) => {
             let key = CreateKey { name: args.name, scopes: args.scopes, namespace: args.namespace };
-            let created = client.create_key(&key).await?;
+            let created = client.create_key(&key).await.map_err(flags::KEY_CREATE.explain())?;
             args.format.print(&created, |created| {
                 eprintln!("Keep it: it is not shown again. To revoke it: baton key revoke {}", created.id);
                 created.key.clone()
             });
         }
         KeyCommand::List(format) => format.print(&client.keys().await?, table),
-        KeyCommand::Revoke { id } => {
-            client.revoke_key(&id).await?;
+        KeyCommand::Revoke { id, force } => {
+            let revoked = if force { client.force_revoke_key(&id).await } else { client.revoke_key(&id).await };
+            revoked.map_err(|error| match error.code() {
+                Some("last_admin_key") => Exit::refused(format!("{error}\n--force revokes it all the same.")),
+                _ => error.into(),
+            })?;
             print_line(format!("revoked {id}"));
         }
     }

@@ -6,6 +6,8 @@ use baton::Client;
 use baton::proto::{NAMESPACE_DEFAULT, PauseQueue, QueueLimits, QueueView, Queues};
 use clap::{Args, Subcommand};
 
+use super::flags;
+use super::near::near;
 use crate::duration;
 use crate::exit::Exit;
 use crate::output::{Format, Table, or_dash};
@@ -13,19 +15,28 @@ use crate::output::{Format, Table, or_dash};
 #[derive(Subcommand)]
 pub enum QueueCommand {
     /// List queues with what waits, is held and sleeps in them.
-    #[command(visible_alias = "ls")]
+    #[command(
+        visible_alias = "ls",
+        after_help = "Examples:
+  baton queue list
+  baton queue list --namespace mobile --json"
+    )]
     List(ListArgs),
     /// Stop handing out runs; what is held goes on.
     #[command(after_help = "Examples:
   baton queue pause builds            until somebody resumes it
-  baton queue pause builds --for 10m")]
+  baton queue pause builds --for 10m
+  baton queue pause nightly --create  before its first run")]
     Pause(PauseArgs),
     /// Hand out runs again.
+    #[command(after_help = "Examples:
+  baton queue resume builds")]
     Resume(QueueArgs),
     /// Change the limits of a queue; `none` clears one.
     #[command(after_help = "Examples:
   baton queue limit builds --rate 5 --per-key 2
-  baton queue limit builds --backlog none")]
+  baton queue limit builds --backlog none
+  baton queue limit nightly --rate 1 --create    before its first run")]
     Limit(LimitArgs),
 }
 
@@ -45,6 +56,9 @@ pub struct QueueArgs {
     /// Its namespace.
     #[arg(long, short, default_value = NAMESPACE_DEFAULT)]
     namespace: String,
+    /// Make the queue if there is none of this name yet.
+    #[arg(long)]
+    create: bool,
     #[command(flatten)]
     format: Format,
 }
@@ -54,7 +68,7 @@ pub struct PauseArgs {
     #[command(flatten)]
     queue: QueueArgs,
     /// Resume by itself after this long.
-    #[arg(long = "for", value_name = "SPAN", value_parser = duration::parse)]
+    #[arg(long = "for", value_name = "SPAN", value_parser = duration::parse_positive)]
     span: Option<Duration>,
 }
 
@@ -63,13 +77,13 @@ pub struct LimitArgs {
     #[command(flatten)]
     queue: QueueArgs,
     /// Most runs that may wait.
-    #[arg(long, value_name = "RUNS", value_parser = limit::<u64>, required_unless_present_any = ["rate", "per_key"])]
+    #[arg(long, value_name = "RUNS", value_parser = limit::<u64>, allow_negative_numbers = true, required_unless_present_any = ["rate", "per_key"])]
     backlog: Option<Limit<u64>>,
     /// Most runs handed out in a second.
-    #[arg(long, value_name = "RUNS", value_parser = limit::<f64>)]
+    #[arg(long, value_name = "RUNS", value_parser = limit::<f64>, allow_negative_numbers = true)]
     rate: Option<Limit<f64>>,
     /// Most runs of one key that may be held at once.
-    #[arg(long, value_name = "RUNS", value_parser = limit::<u32>)]
+    #[arg(long, value_name = "RUNS", value_parser = limit::<u32>, allow_negative_numbers = true)]
     per_key: Option<Limit<u32>>,
 }
 
@@ -93,10 +107,14 @@ pub async fn execute(client: &Client, command: QueueCommand) -> Result<(), Exit>
         }
         QueueCommand::Pause(PauseArgs { queue, span }) => {
             let pause = PauseQueue { until: None, for_ms: span.map(|span| span.as_millis() as u64) };
-            show(queue.format, client.pause_queue(&queue.namespace, &queue.queue, &pause).await?);
+            must_exist(client, &queue).await?;
+            let paused = client.pause_queue(&queue.namespace, &queue.queue, &pause).await;
+            show(queue.format, paused.map_err(flags::QUEUE_PAUSE.explain())?);
         }
         QueueCommand::Resume(queue) => {
-            show(queue.format, client.resume_queue(&queue.namespace, &queue.queue).await?);
+            must_exist(client, &queue).await?;
+            let resumed = client.resume_queue(&queue.namespace, &queue.queue).await;
+            show(queue.format, resumed.map_err(flags::QUEUE_RESUME.explain())?);
         }
         QueueCommand::Limit(LimitArgs { queue, backlog, rate, per_key }) => {
             let limits = QueueLimits {
@@ -104,10 +122,33 @@ pub async fn execute(client: &Client, command: QueueCommand) -> Result<(), Exit>
                 rate_per_second: rate.map(|limit| limit.0),
                 key_limit: per_key.map(|limit| limit.0),
             };
-            show(queue.format, client.limit_queue(&queue.namespace, &queue.queue, &limits).await?);
+            must_exist(client, &queue).await?;
+            let limited = client.limit_queue(&queue.namespace, &queue.queue, &limits).await;
+            show(queue.format, limited.map_err(flags::QUEUE_LIMIT.explain())?);
         }
     }
     Ok(())
+}
+
+/// The server makes a queue that it is told to change, which is right before a first run and wrong after a slip of the finger.
+async fn must_exist(client: &Client, wanted: &QueueArgs) -> Result<(), Exit> {
+    let (name, namespace) = (wanted.queue.as_str(), wanted.namespace.as_str());
+    // What is no name at all is refused by the server, in better words.
+    if wanted.create || name.is_empty() {
+        return Ok(());
+    }
+    let queues = client.queues(Some(namespace)).await?.queues;
+    if queues.iter().any(|queue| queue.name == name) {
+        return Ok(());
+    }
+    let near = near(name, queues.iter().map(|queue| queue.name.as_str()));
+    let meant = match near.is_empty() {
+        true => "`baton queue list` shows those there are.".to_owned(),
+        false => format!("Did you mean {}?", near.join(" or ")),
+    };
+    Err(Exit::not_found(format!(
+        "there is no queue {name} in the namespace {namespace}. {meant}\n--create makes it, before its first run."
+    )))
 }
 
 fn show(format: Format, queue: QueueView) {

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use baton::{Client, WorkerEvent};
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
+use crate::child::{self, own_executable};
 use crate::exit::Exit;
 use crate::os;
 
@@ -73,7 +74,7 @@ impl Server {
 
     /// Asks the server to stop, and waits for it.
     pub async fn stop(mut self) {
-        stop(&mut self.child).await;
+        child::stop(&mut self.child, STOP_TIMEOUT).await;
     }
 }
 
@@ -122,26 +123,6 @@ impl WorkerProcess {
 
     /// Asks it to stop, and waits for it.
     pub async fn stop(mut self) {
-        stop(&mut self.child).await;
+        child::stop(&mut self.child, STOP_TIMEOUT).await;
     }
-}
-
-async fn stop(child: &mut Child) {
-    let Some(pid) = child.id() else { return };
-    let _ = os::signal_process(pid, libc::SIGTERM);
-    if timeout(STOP_TIMEOUT, child.wait()).await.is_err() {
-        let _ = child.kill().await;
-    }
-}
-
-/// This executable, started so that it dies with the demo and knows nothing of the user's own settings.
-fn own_executable() -> Result<Command, Exit> {
-    let mut command = Command::new(std::env::current_exe()?);
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("BATON_")) {
-        command.env_remove(name);
-    }
-    // In a group of its own: Ctrl-C is for the demo, which then stops its children.
-    command.stdin(Stdio::null()).process_group(0).kill_on_drop(true);
-    os::die_with_parent(&mut command);
-    Ok(command)
 }

@@ -34,7 +34,11 @@ const HEARTBEAT_INTERVAL_MS: u64 = 1_000;
 #[derive(Args)]
 #[command(after_help = "Starts a server on a free port with its data in a temporary directory, and four workers. Kills
 one with SIGKILL, stops another with SIGSTOP and lets it go on when others have taken over its runs, and shows what
-becomes of them. Ends by itself within half a minute; with 1 if a run was lost or completed twice.")]
+becomes of them. Ends by itself within half a minute; with 1 if a run was lost or completed twice.
+
+Examples:
+  baton demo
+  baton demo --keep    go on after the verdict, to look around with the other commands")]
 pub struct DemoArgs {
     /// Leave the server and the workers up until Ctrl-C.
     #[arg(long)]

@@ -146,7 +146,7 @@ impl Inner {
 async fn beat(inner: Arc<Inner>) {
     let interval = Duration::from_millis(inner.worker.heartbeat_interval_ms);
     loop {
-        let heartbeat = Heartbeat { leases: lock(&inner.held).clone(), health: None };
+        let heartbeat = Heartbeat { leases: lock(&inner.held).clone(), ..Heartbeat::default() };
         match inner.client().with_timeout(interval).heartbeat(&inner.worker.worker_id, &heartbeat).await {
             Ok(answer) => {
                 inner.note_lost(answer.lost);

@@ -10,12 +10,16 @@ mod demo;
 #[cfg(target_os = "linux")]
 mod disk_full;
 mod first_start;
+mod frozen_server;
 mod frozen_worker;
 mod hands;
 mod killed_postgres;
 mod killed_server;
 mod killed_worker;
 mod lost_answers;
+#[cfg(target_os = "linux")]
+mod never_reads;
+mod pooled;
 mod short_claims;
 mod site;
 mod stopped_server;

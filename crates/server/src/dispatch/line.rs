@@ -1,6 +1,6 @@
 //! The polls that wait at one queue, and the one claimer that serves them.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,52 +12,18 @@ use baton_store::{
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
+use super::waiting::{Answer, Parked, Waiting};
 use crate::Error;
 use crate::metrics::Metrics;
 
 /// Most polls offered to the store in one claim.
 const CLAIM_SLOTS_MAX: usize = 256;
 /// Pause after a claim that the store could not carry out.
-const STORE_PAUSE_MS: u64 = 200;
+const STORE_PAUSE: Duration = Duration::from_millis(200);
+/// What a poll is told that may have got runs which the server does not know of: its next claim finds them.
+const UNSURE: Error = Error::Unavailable;
 /// A poll that waits for less is gone before the looker passes, so it looks for itself where others use the store, too.
 const LOOKER_SEES: Duration = Duration::from_secs(1);
-
-type Answer = Result<Vec<Claimed>, Error>;
-
-#[derive(Debug)]
-struct Parked {
-    number: u64,
-    slot: ClaimSlot,
-    answer: oneshot::Sender<Answer>,
-}
-
-#[derive(Debug, Default)]
-struct Waiting {
-    parked: VecDeque<Parked>,
-    next_number: u64,
-    /// Polls whose time ran out while they were at the store.
-    overdue: HashSet<u64>,
-    /// Lanes in which the last look found nothing more, and which nobody has woken since.
-    clean: HashSet<LaneId>,
-    /// When the next run becomes due, as [`Line::now`] counts.
-    next_due: Option<Millis>,
-    closed: bool,
-}
-
-impl Waiting {
-    /// Sends away the same claim made before: its caller lost its connection and asks again. Both would get runs, and nobody
-    /// would ever hear of those of the first.
-    fn displace(&mut self, slot: &ClaimSlot) {
-        let same = |parked: &Parked| {
-            slot.claim_no != 0 && parked.slot.worker == slot.worker && parked.slot.claim_no == slot.claim_no
-        };
-        while let Some(index) = self.parked.iter().position(same) {
-            if let Some(parked) = self.parked.remove(index) {
-                let _ = parked.answer.send(Ok(vec![]));
-            }
-        }
-    }
-}
 
 /// The line of one queue.
 #[derive(Debug)]
@@ -85,8 +51,6 @@ impl Line {
             if waiting.closed {
                 return None;
             }
-            let number = waiting.next_number;
-            waiting.next_number += 1;
             if self.store.is_shared() && deadline < Instant::now() + LOOKER_SEES {
                 for lane in &slot.lanes {
                     waiting.clean.remove(lane);
@@ -94,8 +58,7 @@ impl Line {
             }
             // Park before looking: a submit between the look and the park would wake nobody.
             let look = slot.lanes.iter().any(|lane| !waiting.clean.contains(lane));
-            waiting.displace(&slot);
-            waiting.parked.push_back(Parked { number, slot, answer });
+            let number = waiting.park(slot, answer);
             if look {
                 self.bell.notify_one();
             }
@@ -105,9 +68,9 @@ impl Line {
         let mut leaving = Leaving { line: self, number: Some(number) };
         let result = match tokio::time::timeout_at(deadline, &mut answered).await {
             Ok(result) => result,
-            Err(_) if self.leave(number) => Ok(Ok(vec![])),
-            // At the store this very moment, or about to be: what that brings is ours, and it comes soon.
             Err(_) => {
+                self.leave(number);
+                // At the store this very moment, or about to be: what that brings is ours, and it comes soon.
                 let result = answered.await;
                 // It may have been answered before it was noted as overdue; then nobody else takes the note away.
                 self.with(|waiting| waiting.overdue.remove(&number));
@@ -118,21 +81,16 @@ impl Line {
         result.unwrap_or(Err(Error::Stopping))
     }
 
-    /// Takes a poll out of the line. False when it is at the store, or about to be: however short its wait was, nobody
-    /// goes away empty without a look. Then it is answered when it comes back.
-    fn leave(&self, number: u64) -> bool {
+    /// Answers a poll whose time is over. One that is at the store, or about to be, is answered when it comes back: however
+    /// short its wait was, nobody goes away empty without a look.
+    fn leave(&self, number: u64) {
         self.with(|waiting| {
             let place = waiting.parked.iter().position(|parked| parked.number == number);
-            let looked =
-                |index: &usize| waiting.parked[*index].slot.lanes.iter().all(|lane| waiting.clean.contains(lane));
-            match place.filter(looked) {
-                Some(index) => waiting.parked.remove(index).is_some(),
-                None => {
-                    waiting.overdue.insert(number);
-                    false
-                }
+            match place.filter(|index| !waiting.is_eager(&waiting.parked[*index])) {
+                Some(index) => waiting.parked.remove(index).into_iter().for_each(|parked| parked.dismiss(UNSURE)),
+                None => drop(waiting.overdue.insert(number)),
             }
-        })
+        });
     }
 
     pub(super) fn wake(&self, lane: LaneId) {
@@ -175,9 +133,7 @@ impl Line {
     pub(super) fn close(&self) {
         self.with(|waiting| {
             waiting.closed = true;
-            for parked in waiting.parked.drain(..) {
-                let _ = parked.answer.send(Ok(vec![]));
-            }
+            waiting.parked.drain(..).for_each(|parked| parked.dismiss(Error::Stopping));
         });
         self.bell.notify_one();
     }
@@ -188,7 +144,7 @@ impl Line {
             let rung = self.bell.notified();
             match self.next() {
                 Next::Stop => return,
-                Next::Claim(offered) => self.claim(offered).await,
+                Next::Claim(offered, since) => self.claim(offered, since).await,
                 Next::Wait(None) => rung.await,
                 Next::Wait(Some(due)) => tokio::select! {
                     () = rung => {}
@@ -226,12 +182,11 @@ impl Line {
             if waiting.closed {
                 return Next::Stop;
             }
-            let Waiting { parked, clean, .. } = waiting;
             let mut offered = Vec::new();
             let mut index = 0;
-            while index < parked.len() && offered.len() < CLAIM_SLOTS_MAX {
-                if parked[index].slot.lanes.iter().any(|lane| !clean.contains(lane)) {
-                    offered.extend(parked.remove(index));
+            while index < waiting.parked.len() && offered.len() < CLAIM_SLOTS_MAX {
+                if waiting.is_eager(&waiting.parked[index]) {
+                    offered.extend(waiting.parked.remove(index));
                 } else {
                     index += 1;
                 }
@@ -240,37 +195,46 @@ impl Line {
                 return Next::Wait(waiting.next_due);
             }
             // Clean from here on: a wake-up while we are at the store makes them dirty again.
-            clean.extend(offered.iter().flat_map(|parked| parked.slot.lanes.iter().copied()));
-            Next::Claim(offered)
+            waiting.clean.extend(offered.iter().flat_map(|parked| parked.slot.lanes.iter().copied()));
+            Next::Claim(offered, waiting.next_number)
         })
     }
 
-    async fn claim(&self, offered: Vec<Parked>) {
+    async fn claim(self: &Arc<Self>, offered: Vec<Parked>, since: u64) {
         let slots: Vec<_> = offered.iter().map(|parked| parked.slot.clone()).collect();
         let limit = slots.iter().map(|slot| slot.room as usize).sum::<usize>().min(baton_store::CLAIM_RUNS_MAX);
         self.metrics.claim.calls.inc();
         let answer = self.store.claim(ClaimRequest { queue: self.queue, slots, limit }).await;
-        let loose = self.hand_out(offered, answer, Looked::Everywhere);
+        let failed = answer.is_err();
+        let loose = self.hand_out(offered, since, answer, Looked::Everywhere);
         self.tie_up(loose).await;
+        if failed {
+            tokio::time::sleep(STORE_PAUSE).await;
+        }
     }
 
     /// Takes a poll out of the line for runs of this lane that are about to be submitted, if one waits and nothing else is
     /// known to wait for it.
     pub(super) fn offer(self: &Arc<Self>, lane: LaneId) -> Option<Offer> {
-        let parked = self.with(|waiting| {
-            let Waiting { parked, clean, closed, .. } = waiting;
+        let (parked, since) = self.with(|waiting| {
+            let Waiting { parked, clean, closed, next_number, .. } = waiting;
             let fits = |parked: &Parked| {
                 let lanes = &parked.slot.lanes;
-                lanes.contains(&lane) && lanes.iter().all(|lane| clean.contains(lane)) && !parked.answer.is_closed()
+                let free = !parked.unsure && !parked.answer.is_closed();
+                free && lanes.contains(&lane) && lanes.iter().all(|lane| clean.contains(lane))
             };
             let index = parked.iter().position(fits).filter(|_| !*closed)?;
-            parked.remove(index)
+            Some((parked.remove(index)?, *next_number))
         })?;
-        Some(Offer { line: self.clone(), parked: Some(parked) })
+        Some(Offer { line: self.clone(), parked: Some(parked), since })
     }
 
     /// What is left to do after polls were answered: runs nobody knows of, and claims of which nobody knows what came of them.
-    async fn tie_up(&self, loose: Loose) {
+    async fn tie_up(self: &Arc<Self>, loose: Loose) {
+        if !loose.unsure.is_empty() {
+            let line = self.clone();
+            tokio::spawn(async move { line.find_out(loose.unsure).await });
+        }
         if !loose.orphans.is_empty() {
             // Their polls are gone, so nobody knows of these claims: put the runs back rather than let them wait.
             let given_back = self.store.give_back(loose.orphans).await;
@@ -278,71 +242,81 @@ impl Line {
                 changes.woken.lanes.iter().for_each(|lane| self.wake(*lane));
             }
         }
-        if !loose.unsure.is_empty() {
-            tokio::time::sleep(Duration::from_millis(STORE_PAUSE_MS)).await;
-            self.find_out(loose.unsure).await;
+    }
+
+    /// A claim that failed may have been carried out all the same: its answer was lost. Whoever got runs by it hears of them
+    /// as soon as the store can be asked; the others go on waiting.
+    async fn find_out(&self, mut unsure: Vec<ClaimSlot>) {
+        while !unsure.is_empty() {
+            tokio::time::sleep(STORE_PAUSE).await;
+            // Those that have left find out themselves, with their next claim.
+            self.with(|waiting| unsure.retain(|slot| waiting.same_claim(slot, 0).is_some()));
+            while let Some(slot) = unsure.last() {
+                let Ok(held) = self.store.claimed(slot.worker, Some(slot.claim_no)).await else { break };
+                self.with(|waiting| {
+                    let Some(mut parked) = waiting.take_same_claim(slot, 0) else { return };
+                    if held.is_empty() {
+                        parked.unsure = false;
+                        waiting.parked.push_front(parked);
+                    } else {
+                        parked.hand(held);
+                    }
+                });
+                unsure.pop();
+            }
             self.bell.notify_one();
         }
     }
 
-    /// A claim that failed may have been carried out all the same: its answer was lost. Whoever got runs by it hears of them now.
-    async fn find_out(&self, unsure: Vec<(u64, ClaimSlot)>) {
-        for (number, slot) in unsure.into_iter().filter(|(_, slot)| slot.claim_no != 0) {
-            let Ok(held) = self.store.claimed(slot.worker, Some(slot.claim_no)).await else { return };
-            if held.is_empty() {
-                continue;
-            }
-            let parked = self.with(|waiting| {
-                let index = waiting.parked.iter().position(|parked| parked.number == number)?;
-                waiting.parked.remove(index)
-            });
-            if let Some(parked) = parked {
-                let _ = parked.answer.send(Ok(held));
-            }
-        }
-    }
-
     /// Answers the polls that got something or never will; parks the others again, in front.
-    fn hand_out(&self, offered: Vec<Parked>, answer: StoreResult<ClaimAnswer>, looked: Looked) -> Loose {
-        let mut unsure = Vec::new();
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(error) => {
-                unsure.extend(offered.iter().map(|parked| (parked.number, parked.slot.clone())));
-                // The polls keep waiting: their callers would only come back at once.
-                tracing::warn!(%error, queue = self.queue, "a claim failed; trying again");
-                self.with(|waiting| waiting.clean.clear());
-                ClaimAnswer { refused: vec![], ..ClaimAnswer::default() }
-            }
-        };
+    fn hand_out(&self, offered: Vec<Parked>, since: u64, answer: StoreResult<ClaimAnswer>, looked: Looked) -> Loose {
+        let failed = answer.is_err();
+        let answer = answer.unwrap_or_else(|error| {
+            // The polls keep waiting: their callers would only come back at once.
+            tracing::warn!(%error, queue = self.queue, "a claim failed; trying again");
+            self.with(|waiting| waiting.clean.clear());
+            ClaimAnswer::default()
+        });
         self.metrics.claim.runs.inc_by(answer.claimed.len() as u64);
         let mut shares: HashMap<usize, Vec<Claimed>> = HashMap::new();
         for claimed in answer.claimed {
             shares.entry(claimed.slot).or_default().push(claimed);
         }
         let refused: HashMap<usize, SlotRefused> = answer.refused.into_iter().collect();
-        let mut orphans = Vec::new();
+        let mut loose = Loose::default();
         let mut unfilled: HashSet<LaneId> = HashSet::new();
         let mut wanted: HashSet<LaneId> = HashSet::new();
         self.with(|waiting| {
             for (index, parked) in offered.into_iter().enumerate().rev() {
                 wanted.extend(parked.slot.lanes.iter().copied());
                 let share = shares.remove(&index).unwrap_or_default();
-                let overdue = waiting.overdue.remove(&parked.number);
+                let mut overdue = waiting.overdue.remove(&parked.number);
+                let mut parked = parked;
+                if let Some(again) = waiting.take_same_claim(&parked.slot, since) {
+                    // Its caller lost its connection meanwhile and asks again.
+                    std::mem::replace(&mut parked, again).hand(vec![]);
+                    overdue = waiting.overdue.remove(&parked.number);
+                }
+                parked.unsure |= failed;
                 if !refused.contains_key(&index) && share.len() < parked.slot.room as usize {
                     unfilled.extend(parked.slot.lanes.iter().copied());
                 }
                 match refused.get(&index) {
                     _ if !share.is_empty() => {
                         if let Err(Ok(share)) = parked.answer.send(Ok(share)) {
-                            orphans.extend(share.iter().map(|run| {
+                            loose.orphans.extend(share.iter().map(|run| {
                                 (LeaseRef { run: run.run, epoch: run.epoch }, "its poll was gone".to_owned())
                             }));
                         }
                     }
                     Some(refused) => drop(parked.answer.send(Err(refusal(*refused)))),
-                    None if overdue || waiting.closed => drop(parked.answer.send(Ok(vec![]))),
-                    None => waiting.parked.push_front(parked),
+                    None if waiting.closed => parked.dismiss(Error::Stopping),
+                    // Without a number it cannot be found out what its claim brought, only what its worker has not started.
+                    None if overdue || failed && parked.slot.claim_no == 0 => parked.dismiss(UNSURE),
+                    None => {
+                        loose.unsure.extend(failed.then(|| parked.slot.clone()));
+                        waiting.parked.push_front(parked);
+                    }
                 }
             }
             // Where every poll was filled there may be more; where one was not, there is not.
@@ -355,7 +329,7 @@ impl Line {
         if let Some(ms) = answer.next_in_ms {
             self.wake_in(ms);
         }
-        Loose { orphans, unsure }
+        loose
     }
 }
 
@@ -374,7 +348,7 @@ struct Loose {
     /// Leases whose polls are gone, and why they go back.
     orphans: Vec<(LeaseRef, String)>,
     /// Polls whose claim failed, and may have been carried out all the same.
-    unsure: Vec<(u64, ClaimSlot)>,
+    unsure: Vec<ClaimSlot>,
 }
 
 /// A waiting poll that goes to the store together with the runs it may get. It is settled or goes back into its line.
@@ -382,6 +356,7 @@ struct Loose {
 pub struct Offer {
     line: Arc<Line>,
     parked: Option<Parked>,
+    since: u64,
 }
 
 impl Offer {
@@ -399,7 +374,7 @@ impl Offer {
 
     fn end(&mut self, answer: StoreResult<ClaimAnswer>) {
         let Some(parked) = self.parked.take() else { return };
-        let loose = self.line.hand_out(vec![parked], answer, Looked::OnTheWay);
+        let loose = self.line.hand_out(vec![parked], self.since, answer, Looked::OnTheWay);
         // Somebody may have woken its lanes while it was away.
         self.line.bell.notify_one();
         if !loose.orphans.is_empty() || !loose.unsure.is_empty() {
@@ -419,7 +394,8 @@ impl Drop for Offer {
 enum Next {
     Stop,
     Wait(Option<Millis>),
-    Claim(Vec<Parked>),
+    /// These polls, taken out of the line when this number was the next.
+    Claim(Vec<Parked>, u64),
 }
 
 /// Takes a poll out of the line when its caller goes away.

@@ -4,6 +4,7 @@
 //! clean parks without a query. Whoever makes runs claimable wakes their lanes after the commit.
 
 mod line;
+mod waiting;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

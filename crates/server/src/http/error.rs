@@ -20,6 +20,7 @@ fn status(error: &Error) -> StatusCode {
         Error::LeaseLost
         | Error::Ended(_)
         | Error::Cancelling
+        | Error::LastAdminKey
         | Error::WorkerOffline
         | Error::WorkerDraining
         | Error::WorkerFull

@@ -30,15 +30,25 @@ pub(super) async fn list(State(app): State<App>, Auth(caller): Auth) -> Result<R
     Ok(ok(&Keys { keys: service::keys::list(&app, &caller).await? }))
 }
 
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct RevokeKey {
+    /// Revoke it even if it is the last admin key.
+    force: bool,
+}
+
 /// Revoke an API key.
-#[utoipa::path(delete, path = "/api/v1/keys/{id}", tag = "keys", security(("api_key" = [])), params(("id" = String, Path)),
-    responses((status = 204), (status = 404, body = Problem)))]
+#[utoipa::path(delete, path = "/api/v1/keys/{id}", tag = "keys", security(("api_key" = [])), params(("id" = String, Path), RevokeKey),
+    responses((status = 204), (status = 404, body = Problem),
+        (status = 409, body = Problem, description = "It is the last admin key: make another first, or force it")))]
 pub(super) async fn revoke(
     State(app): State<App>,
     Auth(caller): Auth,
     Path(id): Path<String>,
+    Params(wanted): Params<RevokeKey>,
 ) -> Result<Response, Error> {
-    service::keys::revoke(&app, &caller, &id).await?;
+    service::keys::revoke(&app, &caller, &id, wanted.force).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

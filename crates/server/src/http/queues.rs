@@ -48,7 +48,7 @@ pub(super) async fn get(
     Ok(ok(&service::queues::get(&app, &caller, within.name(), &name).await?))
 }
 
-/// Change a queue's limits.
+/// Change a queue's limits. A queue that does not exist yet is made, so that they hold from its first run on.
 #[utoipa::path(patch, path = "/api/v1/queues/{name}", tag = "queues", security(("api_key" = [])), params(("name" = String, Path), InNamespace),
     request_body = QueueLimits, responses((status = 200, body = QueueView), (status = 422, body = Problem)))]
 pub(super) async fn limit(
@@ -61,7 +61,8 @@ pub(super) async fn limit(
     Ok(ok(&service::queues::limit(&app, &caller, within.name(), &name, limits).await?))
 }
 
-/// Stop a queue from handing out runs; what is held goes on.
+/// Stop a queue from handing out runs; what is held goes on. A queue that does not exist yet is made, so that it is paused
+/// before its first run.
 #[utoipa::path(post, path = "/api/v1/queues/{name}/pause", tag = "queues", security(("api_key" = [])), params(("name" = String, Path), InNamespace),
     request_body = PauseQueue, responses((status = 200, body = QueueView)))]
 pub(super) async fn pause(

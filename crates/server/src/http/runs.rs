@@ -31,7 +31,7 @@ pub(super) fn page_size(limit: Option<usize>) -> Result<usize, Error> {
 
 /// Reads a cursor, which is the identifier of the last entry of the page before.
 pub(super) fn cursor<K: std::str::FromStr>(text: Option<&str>) -> Result<Option<K>, Error> {
-    let wrong = |_| Error::Invalid("cursor must be the next_cursor of an earlier page".into());
+    let wrong = |_| Error::Invalid("cursor must be taken from an earlier page, where it is called next_cursor".into());
     text.map(|text| text.parse().map_err(|_| ()).map_err(wrong)).transpose()
 }
 

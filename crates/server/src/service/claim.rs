@@ -57,7 +57,10 @@ pub async fn many(app: &App, caller: &Caller, worker: WorkerId, claim: Claim) ->
     }
     let unanswered = Unanswered(&known);
     let claimed = app.dispatcher.poll(queue, slot, deadline).await;
-    std::mem::forget(unanswered);
+    // One that failed may have been carried out.
+    if claimed.is_ok() {
+        std::mem::forget(unanswered);
+    }
     if let Err(Error::WorkerOffline | Error::NotFound { .. }) = claimed {
         app.workers.forget(worker);
     }

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use baton_core::token;
 use baton_proto::{CreateKey, CreatedKey, KeyView, Time};
-use baton_store::{AuditEntry, NewKey, Scope};
+use baton_store::{AuditEntry, Key, NewKey, Scope};
 
 use super::{audit, check_name};
 use crate::auth::{Caller, scope_name, scope_named};
@@ -48,12 +48,18 @@ async fn add(app: &App, name: &str, scopes: Vec<Scope>, namespace: Option<String
     if added { Ok(CreatedKey { id, key }) } else { Err(Error::Internal) }
 }
 
+/// True when the key is of the caller's namespace, or the caller is good for all.
+fn reaches(caller: &Caller, key: &Key) -> bool {
+    caller.namespace.is_none() || key.namespace == caller.namespace
+}
+
 /// All keys the caller may see.
 pub async fn list(app: &App, caller: &Caller) -> Result<Vec<KeyView>, Error> {
     caller.has(Scope::Admin)?;
     let keys = app.store.keys().await?;
-    let own = keys.into_iter().filter(|key| caller.namespace.is_none() || key.namespace == caller.namespace);
-    Ok(own
+    Ok(keys
+        .into_iter()
+        .filter(|key| reaches(caller, key))
         .map(|key| KeyView {
             id: key.id,
             name: key.name,
@@ -65,13 +71,27 @@ pub async fn list(app: &App, caller: &Caller) -> Result<Vec<KeyView>, Error> {
         .collect())
 }
 
-/// Revokes a key: at once on this server, within seconds on others.
-pub async fn revoke(app: &App, caller: &Caller, id: &str) -> Result<(), Error> {
-    let known = list(app, caller).await?.into_iter().find(|key| key.id == id);
+/// Revokes a key: at once on this server, within seconds on others. The last admin key only goes when `force` says so.
+pub async fn revoke(app: &App, caller: &Caller, id: &str, force: bool) -> Result<(), Error> {
+    caller.has(Scope::Admin)?;
+    let keys = app.store.keys().await?;
+    let known = keys.iter().find(|key| key.id == id && reaches(caller, key));
     let Some(known) = known else { return Err(Error::NotFound { what: "key", id: id.into() }) };
+    // Two administrators who revoke each other's key at the same moment both get past this: the look and the revocation
+    // are two trips to the store. It guards against a slip, not against that; a key in the settings opens the door again.
+    if !force && app.settings.api_key.is_none() && is_last_admin(known, &keys) {
+        return Err(Error::LastAdminKey);
+    }
     app.store.revoke_key(id).await?;
     app.keys.forget();
     audit::act(app, caller, "key.revoke", id, &known.name, known.namespace.as_deref()).await
+}
+
+/// True when no other good admin key reaches as far as this one. One that was revoked already is not the last.
+fn is_last_admin(key: &Key, all: &[Key]) -> bool {
+    let is_admin = |key: &Key| key.revoked_at.is_none() && key.scopes.contains(&Scope::Admin);
+    let covers = |other: &&Key| other.namespace.is_none() || other.namespace == key.namespace;
+    is_admin(key) && !all.iter().filter(|other| other.id != key.id).filter(covers).any(is_admin)
 }
 
 /// Makes the first admin key when there is no key at all, and leaves it where the command line of this machine finds it.
@@ -105,4 +125,38 @@ fn write_private(path: &std::path::Path, text: &str) -> std::io::Result<()> {
     writeln!(file, "{text}")?;
     file.sync_all()?;
     std::fs::rename(&draft, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(id: &str, scope: Scope, namespace: Option<&str>, revoked_at: Option<i64>) -> Key {
+        Key {
+            id: id.into(),
+            name: id.into(),
+            scopes: vec![scope],
+            namespace: namespace.map(str::to_owned),
+            created_at: 0,
+            revoked_at,
+        }
+    }
+
+    #[test]
+    fn an_admin_key_is_the_last_when_no_other_reaches_as_far() {
+        let root = key("root", Scope::Admin, None, None);
+        let team = key("team", Scope::Admin, Some("team"), None);
+        let others = [
+            key("revoked", Scope::Admin, None, Some(1)),
+            key("ci", Scope::Submit, None, None),
+            key("elsewhere", Scope::Admin, Some("elsewhere"), None),
+        ];
+        let with = |more: &[&Key]| -> Vec<Key> { others.iter().chain(more.iter().copied()).cloned().collect() };
+        assert!(is_last_admin(&root, &with(&[&root, &team])));
+        assert!(!is_last_admin(&root, &with(&[&root, &key("second", Scope::Admin, None, None)])));
+        assert!(!is_last_admin(&team, &with(&[&root, &team])), "whoever administers everything can make another");
+        assert!(is_last_admin(&team, &with(&[&team])));
+        assert!(!is_last_admin(&others[0], &others), "it is revoked already");
+        assert!(!is_last_admin(&others[1], &others), "it is no admin key");
+    }
 }

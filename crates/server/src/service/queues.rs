@@ -38,7 +38,7 @@ async fn show(app: &App, queue: Queue) -> Result<QueueView, Error> {
     Ok(view(app, queue, depth, now))
 }
 
-/// Stops a queue from handing out runs.
+/// Stops a queue from handing out runs. One that does not exist yet is made: a pause may be wanted before the first run.
 pub async fn pause(
     app: &App,
     caller: &Caller,

@@ -106,6 +106,15 @@ pub async fn history(app: &App, caller: &Caller, run: RunId) -> Result<Vec<Histo
     if record.state.is_held() {
         lease(record.epoch.0, record.worker, record.claimed_at.unwrap_or(record.submitted_at), record.started_at);
     }
+    // The store keeps until when the worker has to stop, not when somebody asked: the grace time may have been another then.
+    if let Some(by) = record.cancel_by.filter(|_| record.state.is_held()) {
+        events.push(HistoryEvent {
+            epoch: Some(record.epoch.0),
+            worker_id: record.worker.map(|id| id.to_string()),
+            message: Some("somebody asked to cancel the run; its worker has until then to stop".into()),
+            ..blank(by, "cancel_by")
+        });
+    }
     for attempt in &attempts {
         events.push(HistoryEvent {
             epoch: Some(attempt.epoch.0),

@@ -14,7 +14,7 @@ use baton::{Client, ClientError};
 use baton_core::{Millis, State};
 use baton_server::entropy::SeededEntropy;
 use baton_server::{App, Settings, serve};
-use baton_store::Clock;
+use baton_store::{Clock, Store};
 use bytes::Bytes;
 use http::{HeaderMap, Request, request};
 use http_body_util::{BodyExt, Full};
@@ -91,6 +91,13 @@ impl Server {
         Server::launch(on, Clock::manual(START), change).await
     }
 
+    /// As `start`, on a store that stands between the server and the real one.
+    pub async fn over(on: On, between: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>) -> Server {
+        let mut settings = Settings::default();
+        let home = home(on, &mut settings).await;
+        Server::serve(settings, Clock::manual(START), home, between).await
+    }
+
     /// On the store's own clock.
     pub async fn real(on: On, change: impl FnOnce(&mut Settings)) -> Server {
         Server::launch(on, Clock::Real, change).await
@@ -98,33 +105,27 @@ impl Server {
 
     async fn launch(on: On, clock: Clock, change: impl FnOnce(&mut Settings)) -> Server {
         let mut settings = Settings::default();
-        let home: Home = match on {
-            On::Sqlite => {
-                let directory = tempfile::tempdir().unwrap();
-                settings.data = directory.path().to_owned();
-                Box::new(directory)
-            }
-            On::Postgres => {
-                let database = baton_testkit::database().await;
-                settings.database_url = Some(database.url().to_owned());
-                Box::new(database)
-            }
-        };
+        let home = home(on, &mut settings).await;
         change(&mut settings);
-        Server::serve(settings, clock, home).await
+        Server::serve(settings, clock, home, |store| store).await
     }
 
     /// A server on the PostgreSQL database at `url`, which may be shared with others.
     pub async fn on_database(url: &str, clock: Clock) -> Server {
         let settings = Settings { database_url: Some(url.to_owned()), ..Settings::default() };
-        Server::serve(settings, clock, Box::new(())).await
+        Server::serve(settings, clock, Box::new(()), |store| store).await
     }
 
-    async fn serve(mut settings: Settings, clock: Clock, home: Home) -> Server {
+    async fn serve(
+        mut settings: Settings,
+        clock: Clock,
+        home: Home,
+        between: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>,
+    ) -> Server {
         settings.api_key = Some(KEY.into());
         settings.database_connections = 4;
         let store = baton_server::open_store(&settings, clock.clone()).await.unwrap();
-        let app = App::build(store, settings.clone(), Arc::new(SeededEntropy::new(7))).await.unwrap();
+        let app = App::build(between(store), settings.clone(), Arc::new(SeededEntropy::new(7))).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
@@ -242,6 +243,22 @@ impl Server {
         let text = self.client.metrics().await.unwrap();
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         value.unwrap_or_else(|| panic!("no metric {name} in:\n{text}")).parse().unwrap()
+    }
+}
+
+/// Makes a place for a store, and names it in the settings.
+async fn home(on: On, settings: &mut Settings) -> Home {
+    match on {
+        On::Sqlite => {
+            let directory = tempfile::tempdir().unwrap();
+            settings.data = directory.path().to_owned();
+            Box::new(directory)
+        }
+        On::Postgres => {
+            let database = baton_testkit::database().await;
+            settings.database_url = Some(database.url().to_owned());
+            Box::new(database)
+        }
     }
 }
 

@@ -71,7 +71,13 @@ async fn a_revoked_key_is_refused_at_once(on: On) {
     assert!(server.client.keys().await.unwrap().keys[0].revoked_at.is_some());
     let answer = server.call("DELETE", &format!("/api/v1/keys/{}", created.id), "").await;
     assert_eq!((answer.status, answer.body.len()), (204, 0));
-    assert_eq!(server.call("DELETE", "/api/v1/keys/key_x", "").await.refusal(), "404 not_found");
+    assert_eq!(server.call("DELETE", "/api/v1/keys/key_x?force=true", "").await.refusal(), "404 not_found");
+    assert_eq!(server.call("DELETE", "/api/v1/keys/key_x?force=yes", "").await.refusal(), "422 invalid");
+    let document: serde_json::Value = serde_json::from_str(&server.client.openapi().await.unwrap()).unwrap();
+    let described = &document["paths"]["/api/v1/keys/{id}"]["delete"];
+    let mut parameters = described["parameters"].as_array().unwrap().iter();
+    assert!(parameters.any(|parameter| parameter["name"] == "force" && parameter["in"] == "query"), "{described}");
+    assert!(described["responses"]["409"].is_object(), "{described}");
 }
 
 async fn a_namespaces_admin_sees_and_makes_only_its_own_keys(on: On) {

@@ -264,9 +264,16 @@ async fn a_held_run_is_cancelled_for_good_after_the_grace_time(on: On) {
         assert_eq!((answer.state, answer.cancelling), (State::Running, true));
     }
     assert_eq!(server.client.run(&claimed.run_id).await.unwrap().cancel_by, Some(Time(START + 4_000)));
+    let last = server.client.history(&claimed.run_id).await.unwrap().events.pop().unwrap();
+    assert_eq!((last.event.as_str(), last.at, last.epoch), ("cancel_by", Time(START + 4_000), Some(1)));
+    assert!(last.worker_id.is_some() && last.message.unwrap().contains("asked to cancel"));
+    assert!(server.client.explain(&claimed.run_id).await.unwrap().summary.contains("asked to cancel"));
     server.clock.advance(4_001);
     eventually("the run is cancelled", async || server.state(&claimed.run_id).await == State::Cancelled).await;
     assert_eq!(refusal(server.client.complete(&claimed.run_id, &complete(&claimed.lease)).await), "409 ended");
+    let history = server.client.history(&claimed.run_id).await.unwrap().events;
+    let told: Vec<_> = history.iter().map(|event| (event.event.as_str(), event.reason.as_deref())).collect();
+    assert_eq!(told[told.len() - 2..], [("lease_ended", Some("cancelled")), ("cancelled", Some("cancelled"))]);
 }
 
 async fn retry_makes_a_new_run_of_one_that_ended(on: On) {

@@ -1,5 +1,7 @@
 //! What the reaper does: silent workers, the runs they held, deadlines, and keys with room.
 
+use std::time::Instant;
+
 use baton_core::machine::Expiry;
 use baton_core::{LeaseEnd, Millis, RunId, WorkerId};
 use tokio_postgres::Row;
@@ -16,13 +18,24 @@ use crate::{Expired, ExpiredRun, LeaseRef, QueueId, Verdict, Woken};
 impl PostgresStore {
     pub(super) async fn lose_silent_workers(&self, hold_off_ms: Millis, limit: usize) -> Outcome<Vec<WorkerId>> {
         let now = self.database.fixed_now();
-        let rows = self.database.query(sql::LOSE_WORKERS, params![now, hold_off_ms, limit as i64]).await?;
+        let called_at = self.called_at().await?;
+        let rows = self.database.query(sql::LOSE_WORKERS, params![now, hold_off_ms, limit as i64, called_at]).await?;
         let mut lost = Vec::with_capacity(rows.len());
         for row in &rows {
             lost.push(WorkerId(row.try_get(0)?));
         }
         lost.sort();
         Ok(lost)
+    }
+
+    /// The time of this call on the database's clock, or a little before: however long the answer takes, it is not later.
+    async fn called_at(&self) -> Outcome<Millis> {
+        if let Some(fixed) = self.database.fixed_now() {
+            return Ok(fixed);
+        }
+        let called = Instant::now();
+        let answered_at = self.read_now().await?;
+        Ok(answered_at.saturating_sub(called.elapsed().as_millis() as Millis))
     }
 
     pub(super) async fn expire_runs(&self, jitter: f64, limit: usize) -> Outcome<Expired> {

@@ -10,8 +10,7 @@ use super::{rows, statements};
 use crate::decide::Act;
 use crate::{Expired, ExpiredRun, LeaseRef, QueueId, StoreResult, Woken};
 
-pub(super) fn lose_workers(sql: &Sql<'_>, hold_off_ms: Millis, limit: usize) -> StoreResult<Vec<WorkerId>> {
-    let silent_since = sql.now.saturating_sub(hold_off_ms);
+pub(super) fn lose_workers(sql: &Sql<'_>, silent_since: Millis, limit: usize) -> StoreResult<Vec<WorkerId>> {
     let mut lost = sql
         .rows(statements::LOSE_WORKERS, params![silent_since, sql.now, limit as i64], |row| rows::worker_id(row, 0))?;
     lost.sort();

@@ -229,7 +229,8 @@ impl Store for SqliteStore {
     }
 
     async fn lose_workers(&self, hold_off_ms: Millis, limit: usize) -> StoreResult<Vec<WorkerId>> {
-        self.write(move |sql| expire::lose_workers(sql, hold_off_ms, limit)).await
+        let called_at = self.clock().local();
+        self.write(move |sql| expire::lose_workers(sql, called_at.saturating_sub(hold_off_ms), limit)).await
     }
 
     async fn expire(&self, jitter: f64, limit: usize) -> StoreResult<Expired> {

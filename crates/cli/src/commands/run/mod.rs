@@ -9,6 +9,7 @@ use baton::{Client, RunFilter};
 use baton_core::State;
 use clap::{Args, Subcommand};
 
+use crate::commands::flags;
 use crate::exit::Exit;
 use crate::output::{Format, print_line};
 
@@ -30,14 +31,29 @@ pub enum RunCommand {
     )]
     List(ListArgs),
     /// Show a run with its input and output.
+    #[command(after_help = "Examples:
+  baton run get 0198c1f2-...
+  baton run get 0198c1f2-... --json")]
     Get(OneArgs),
     /// Show what happened to a run.
+    #[command(after_help = "Examples:
+  baton run history 0198c1f2-...
+  baton run history 0198c1f2-... --json")]
     History(OneArgs),
     /// Cancel a run: at once, or by telling the worker that holds it.
+    #[command(after_help = "Examples:
+  baton run cancel 0198c1f2-...
+
+A worker that holds the run is told to stop and has a grace time for it; `baton run get` says until
+when.")]
     Cancel(OneArgs),
     /// Submit a run again that has ended.
+    #[command(after_help = "Examples:
+  baton run retry 0198c1f2-...      prints the identifier of the new run")]
     Retry(OneArgs),
     /// Say why a run is where it is.
+    #[command(after_help = "Examples:
+  baton run explain 0198c1f2-...    why is it not running yet? who holds it, and until when?")]
     Explain(OneArgs),
     /// Follow a run to its end, or a queue until interrupted.
     #[command(after_help = "Examples:
@@ -138,7 +154,7 @@ async fn list(client: &Client, args: ListArgs) -> Result<(), Exit> {
         cursor: args.cursor,
         total: args.total,
     };
-    args.format.print(&client.runs(&filter).await?, show::page);
+    args.format.print(&client.runs(&filter).await.map_err(flags::RUN_LIST.explain())?, show::page);
     Ok(())
 }
 

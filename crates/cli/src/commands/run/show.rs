@@ -55,7 +55,10 @@ pub fn run(run: &RunView) -> String {
     table.field("claimed", run.claimed_at);
     table.field("started", run.started_at);
     table.field("ended", run.ended_at);
-    table.field("cancel by", run.cancel_by);
+    table.field(
+        "cancel by",
+        run.cancel_by.map(|by| format!("{by} (it was asked for; its worker has until then to stop)")),
+    );
     table.field("input", run.input.as_ref().map(|input| input.get()));
     table.field("output", run.output.as_ref().map(|output| output.get()));
     table.to_string()

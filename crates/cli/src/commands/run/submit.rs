@@ -10,6 +10,7 @@ use clap::Args;
 use serde_json::value::RawValue;
 
 use super::finish;
+use crate::commands::flags;
 use crate::duration;
 use crate::exit::Exit;
 use crate::output::Format;
@@ -55,7 +56,7 @@ pub struct SubmitArgs {
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
     /// How long one attempt may take.
-    #[arg(long, value_name = "SPAN", value_parser = duration::parse)]
+    #[arg(long, value_name = "SPAN", value_parser = duration::parse_positive)]
     timeout: Option<Duration>,
     /// Wait for the end, print the output, and end with 1 if it failed.
     #[arg(long, short)]
@@ -80,7 +81,7 @@ pub async fn submit(client: &Client, args: SubmitArgs) -> Result<(), Exit> {
         timeout_ms: args.timeout.map(|timeout| timeout.as_millis() as u64),
         ..SubmitRun::new(args.queue, args.kind)
     };
-    let submitted = client.submit(&run).await?;
+    let submitted = client.submit(&run).await.map_err(flags::RUN_SUBMIT.explain())?;
     if !args.wait {
         args.format.print(&submitted, |run| run.id.clone());
         return Ok(());

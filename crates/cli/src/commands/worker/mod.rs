@@ -8,19 +8,31 @@ use baton::proto::{WorkerPage, WorkerView};
 use baton::{Client, WorkerFilter};
 use clap::{Args, Subcommand};
 
+use crate::commands::flags;
 use crate::exit::Exit;
 use crate::output::{Format, Table};
 
 #[derive(Subcommand)]
 pub enum WorkerCommand {
     /// List workers, newest first.
-    #[command(visible_alias = "ls")]
+    #[command(
+        visible_alias = "ls",
+        after_help = "Examples:
+  baton worker list --status online
+  baton worker list --queue mac --total --json"
+    )]
     List(ListArgs),
     /// Show a worker.
+    #[command(after_help = "Examples:
+  baton worker get 6f1c2f0e-...")]
     Get(OneArgs),
     /// Ask a worker to take no new work, finish what it holds and go.
+    #[command(after_help = "Examples:
+  baton worker drain 6f1c2f0e-...")]
     Drain(OneArgs),
     /// Take everything away from a worker, now.
+    #[command(after_help = "Examples:
+  baton worker offline 6f1c2f0e-...    what it holds goes to others, and its reports are refused")]
     Offline(OneArgs),
     /// Work on runs with a shell command.
     #[command(after_help = "For each run the command gets the run's input on its standard input, and BATON_RUN_ID,
@@ -78,7 +90,7 @@ pub async fn execute(client: &Client, command: WorkerCommand) -> Result<(), Exit
                 cursor: args.cursor,
                 total: args.total,
             };
-            args.format.print(&client.workers(&filter).await?, table);
+            args.format.print(&client.workers(&filter).await.map_err(flags::WORKER_LIST.explain())?, table);
         }
         WorkerCommand::Get(OneArgs { id, format }) => format.print(&client.worker(&id).await?, one),
         WorkerCommand::Drain(OneArgs { id, format }) => format.print(&client.drain(&id).await?, |worker| {

@@ -8,6 +8,7 @@ use baton::{Client, Worker, WorkerEvent};
 use clap::Args;
 
 use super::{health, process};
+use crate::commands::flags;
 use crate::exit::Exit;
 use crate::logging::LogArgs;
 use crate::{duration, os, signals};
@@ -78,7 +79,7 @@ pub async fn run(client: &Client, args: RunArgs) -> Result<(), Exit> {
         let command = command.clone();
         async move { process::execute(&command, run, cancel).await }
     };
-    Ok(worker.run(handler, shutdown).await?)
+    worker.run(handler, shutdown).await.map_err(flags::WORKER_RUN.explain())
 }
 
 fn log(event: WorkerEvent) {

@@ -40,6 +40,39 @@ async fn exit_codes_say_what_went_wrong() {
     assert!(without_key.err.contains("BATON_API_KEY"), "{without_key:?}");
 }
 
+/// Whoever typed a flag is not told of a field of the API.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_is_said_in_the_words_of_the_command_line() {
+    let person = Person::new(Store::Sqlite).await;
+    let cases: [(i32, &[&str], &str); 20] = [
+        (4, &["run", "submit", ""], "TYPE must not be empty"),
+        (4, &["run", "submit", "job", "--queue", ""], "--queue must not be empty"),
+        (4, &["run", "submit", "job", "--max-attempts", "0"], "--max-attempts must be 1 to 10000, not 0"),
+        (4, &["run", "submit", "job", "--timeout", "9999d"], "--timeout must be at most 365 days"),
+        (2, &["run", "submit", "job", "--timeout", "0s"], "'--timeout <SPAN>': it must be longer than nothing"),
+        (4, &["run", "submit", "job", "--idempotency-key", ""], "--idempotency-key must not be empty"),
+        (4, &["run", "submit", "job", "--key", "a\tb"], "--key must not contain control characters"),
+        (4, &["run", "submit", "job", "--delay", "99999d"], "a run can be due at most 100 years from now"),
+        (4, &["run", "list", "--limit", "0"], "--limit must be 1 to 1000"),
+        (4, &["run", "list", "--cursor", "x"], "--cursor must be taken from an earlier page"),
+        (4, &["worker", "list", "--limit", "9999"], "--limit must be 1 to 1000"),
+        (4, &["audit", "list", "--limit", "0"], "--limit must be 1 to 1000"),
+        (4, &["worker", "run", "--type", "", "--exec", "cat"], "--type must not be empty"),
+        (4, &["worker", "run", "--type", "a", "--exec", "cat", "--label", "=x"], "--label must not be empty"),
+        (4, &["key", "create", "", "--scope", "read"], "NAME must not be empty"),
+        (4, &["queue", "pause", ""], "QUEUE must not be empty"),
+        (4, &["queue", "limit", "work", "--create", "--rate", "-1"], "--rate must be above 0"),
+        (4, &["queue", "limit", "work", "--create", "--per-key", "0"], "--per-key must be at least 1"),
+        (2, &["queue", "limit", "work", "--per-key", "-1"], "'--per-key <RUNS>': a number or `none` is wanted"),
+        (2, &["queue", "pause", "work", "--for", "0s"], "'--for <SPAN>': it must be longer than nothing"),
+    ];
+    for (code, arguments, words) in cases {
+        let said = person.baton(arguments).await;
+        assert_eq!(said.code, code, "{arguments:?}: {said:?}");
+        assert!(said.err.contains(words), "{arguments:?}: {said:?}");
+    }
+}
+
 /// A server on the same machine leaves its key where the other commands look for it.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_key_is_found_in_the_data_directory() {

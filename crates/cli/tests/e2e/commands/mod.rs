@@ -1,5 +1,6 @@
 //! The command line: every command against a real server, its JSON, its exit codes, its help.
 
+mod admin;
 mod exits;
 mod help;
 mod manage;

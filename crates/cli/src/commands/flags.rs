@@ -1,0 +1,142 @@
+//! The server names the fields of its API when it refuses a value; whoever typed a flag is told of the flag.
+
+use baton::ClientError;
+
+use crate::exit::Exit;
+
+/// What a command calls the fields of the API.
+pub struct Flags {
+    /// The command, to check that it has these flags.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the test compares the flags with those of the command"))]
+    command: &'static [&'static str],
+    /// Field and flag, or field and name of a positional argument.
+    names: &'static [(&'static str, &'static str)],
+}
+
+pub const RUN_SUBMIT: Flags = Flags {
+    command: &["run", "submit"],
+    names: &[
+        ("type", "TYPE"),
+        ("queue", "--queue"),
+        ("namespace", "--namespace"),
+        ("input", "--input"),
+        ("priority", "--priority"),
+        ("delay_ms", "--delay"),
+        ("due_at", "--due-at"),
+        ("key", "--key"),
+        ("affinity", "--affinity"),
+        ("idempotency_key", "--idempotency-key"),
+        ("retry.max_attempts", "--max-attempts"),
+        ("timeout_ms", "--timeout"),
+    ],
+};
+
+pub const RUN_LIST: Flags =
+    Flags { command: &["run", "list"], names: &[("limit", "--limit"), ("cursor", "--cursor"), ("state", "--state")] };
+
+pub const WORKER_LIST: Flags = Flags {
+    command: &["worker", "list"],
+    names: &[("limit", "--limit"), ("cursor", "--cursor"), ("status", "--status")],
+};
+
+pub const WORKER_RUN: Flags = Flags {
+    command: &["worker", "run"],
+    names: &[
+        ("namespace", "--namespace"),
+        ("types", "--type"),
+        ("queues", "--queue"),
+        ("labels", "--label"),
+        ("name", "--name"),
+        ("max_concurrent", "--concurrency"),
+    ],
+};
+
+pub const QUEUE_LIMIT: Flags = Flags {
+    command: &["queue", "limit"],
+    names: &[
+        ("queue", "QUEUE"),
+        ("namespace", "--namespace"),
+        ("backlog_max", "--backlog"),
+        ("rate_per_second", "--rate"),
+        ("key_limit", "--per-key"),
+    ],
+};
+
+pub const QUEUE_PAUSE: Flags = Flags {
+    command: &["queue", "pause"],
+    names: &[("queue", "QUEUE"), ("namespace", "--namespace"), ("for_ms", "--for")],
+};
+
+pub const QUEUE_RESUME: Flags =
+    Flags { command: &["queue", "resume"], names: &[("queue", "QUEUE"), ("namespace", "--namespace")] };
+
+pub const KEY_CREATE: Flags = Flags {
+    command: &["key", "create"],
+    names: &[("name", "NAME"), ("scopes", "--scope"), ("namespace", "--namespace")],
+};
+
+pub const AUDIT_LIST: Flags =
+    Flags { command: &["audit", "list"], names: &[("limit", "--limit"), ("cursor", "--cursor")] };
+
+impl Flags {
+    /// Says why a call did not work out in the words of the command line. To be given to `map_err`.
+    pub fn explain(&self) -> impl Fn(ClientError) -> Exit {
+        |error| match error {
+            ClientError::Refused { status, code, message, retry_after } if code == "invalid" => {
+                let message = self.translate(&message);
+                ClientError::Refused { status, code, message, retry_after }.into()
+            }
+            other => other.into(),
+        }
+    }
+
+    /// Puts flags in the place of fields. A message begins with the field it is about; further on, only what can be
+    /// nothing but a field is taken for one: "key" or "type" may be plain words there.
+    fn translate(&self, message: &str) -> String {
+        let words = message.split(' ').enumerate().map(|(index, word)| {
+            let bare = word.trim_end_matches([',', ';', ':', '.']);
+            let is_field = index == 0 || bare.contains(['_', '.']);
+            match self.names.iter().find(|(field, _)| is_field && *field == bare) {
+                Some((_, flag)) => format!("{flag}{}", &word[bare.len()..]),
+                None => word.to_owned(),
+            }
+        });
+        words.collect::<Vec<_>>().join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    const ALL: [Flags; 9] =
+        [RUN_SUBMIT, RUN_LIST, WORKER_LIST, WORKER_RUN, QUEUE_LIMIT, QUEUE_PAUSE, QUEUE_RESUME, KEY_CREATE, AUDIT_LIST];
+
+    #[test]
+    fn fields_become_flags() {
+        let said = |message| RUN_SUBMIT.translate(message);
+        assert_eq!(said("retry.max_attempts must be 1 to 10000, not 0"), "--max-attempts must be 1 to 10000, not 0");
+        assert_eq!(said("give delay_ms or due_at, not both"), "give --delay or --due-at, not both");
+        assert_eq!(said("key must not be empty"), "--key must not be empty");
+        assert_eq!(said("the key of this type is wrong"), "the key of this type is wrong");
+        assert_eq!(said("max_losses must be at most 10000"), "max_losses must be at most 10000");
+    }
+
+    #[test]
+    fn every_flag_is_one_of_its_command() {
+        for Flags { command, names } in ALL {
+            let mut clap = crate::Cli::command();
+            clap.build();
+            let leaf = command.iter().fold(&clap, |at, name| at.find_subcommand(name).unwrap());
+            for (_, flag) in names {
+                let known = leaf.get_arguments().any(|argument| match flag.strip_prefix("--") {
+                    Some(long) => argument.get_long() == Some(long),
+                    None => argument.is_positional() && argument.get_value_names().unwrap()[0] == *flag,
+                });
+                assert!(known, "{command:?} has no {flag}");
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Who waits in a line, and what is known of its lanes.
+
+use std::collections::{HashSet, VecDeque};
+
+use baton_core::Millis;
+use baton_store::{ClaimSlot, Claimed, LaneId};
+use tokio::sync::oneshot;
+
+use crate::Error;
+
+/// What a poll is answered with.
+pub(super) type Answer = Result<Vec<Claimed>, Error>;
+
+/// A poll that waits.
+#[derive(Debug)]
+pub(super) struct Parked {
+    pub(super) number: u64,
+    pub(super) slot: ClaimSlot,
+    pub(super) answer: oneshot::Sender<Answer>,
+    /// Its claim failed, and may have been carried out all the same. Until that is found out it makes no other: it would be
+    /// answered with other runs, and nobody would ever hear of the first.
+    pub(super) unsure: bool,
+}
+
+impl Parked {
+    /// Answers it. A caller that has gone hears nothing.
+    pub(super) fn hand(self, runs: Vec<Claimed>) {
+        let _ = self.answer.send(Ok(runs));
+    }
+
+    /// Sends it away without runs. One that may have got some must not hear that there are none: it is told to ask again.
+    pub(super) fn dismiss(self, unsure: Error) {
+        let _ = self.answer.send(if self.unsure { Err(unsure) } else { Ok(vec![]) });
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    pub(super) parked: VecDeque<Parked>,
+    pub(super) next_number: u64,
+    /// Polls whose time ran out while they were at the store.
+    pub(super) overdue: HashSet<u64>,
+    /// Lanes in which the last look found nothing more, and which nobody has woken since.
+    pub(super) clean: HashSet<LaneId>,
+    /// When the next run becomes due, as `Line::now` counts.
+    pub(super) next_due: Option<Millis>,
+    pub(super) closed: bool,
+}
+
+impl Waiting {
+    /// Parks a poll, and sends away the same claim made before: its caller lost its connection and asks again. Both would get
+    /// runs, and nobody would ever hear of those of the first.
+    pub(super) fn park(&mut self, slot: ClaimSlot, answer: oneshot::Sender<Answer>) -> u64 {
+        let number = self.next_number;
+        self.next_number += 1;
+        let mut unsure = false;
+        while let Some(earlier) = self.take_same_claim(&slot, 0) {
+            // What the first may have got is the second's.
+            unsure |= earlier.unsure;
+            earlier.hand(vec![]);
+        }
+        self.parked.push_back(Parked { number, slot, answer, unsure });
+        number
+    }
+
+    /// Where the same claim waits, if it was parked with this number or later.
+    pub(super) fn same_claim(&self, slot: &ClaimSlot, since: u64) -> Option<usize> {
+        let same = |parked: &Parked| {
+            slot.claim_no != 0 && parked.slot.worker == slot.worker && parked.slot.claim_no == slot.claim_no
+        };
+        // New ones park at the end, so that a look for one that came lately is short however long the line is.
+        let late = self.parked.iter().rev().take_while(|parked| parked.number >= since).count();
+        (self.parked.len() - late..self.parked.len()).find(|index| same(&self.parked[*index]))
+    }
+
+    /// As [`Waiting::same_claim`], and takes it out of the line.
+    pub(super) fn take_same_claim(&mut self, slot: &ClaimSlot, since: u64) -> Option<Parked> {
+        self.same_claim(slot, since).and_then(|index| self.parked.remove(index))
+    }
+
+    /// True when the poll may go to the store, and has a reason to.
+    pub(super) fn is_eager(&self, parked: &Parked) -> bool {
+        !parked.unsure && parked.slot.lanes.iter().any(|lane| !self.clean.contains(lane))
+    }
+}

@@ -1,0 +1,171 @@
+//! A store that carries calls out and loses its answers, as a connection to a database does that breaks at the wrong moment;
+//! or that takes its time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use async_trait::async_trait;
+use baton_core::token::Hash;
+use baton_core::{Failure, LeaseEnd, Millis, RunId, WorkerId};
+use baton_store::*;
+use tokio::sync::{RwLock, RwLockWriteGuard};
+
+/// Stands before another store.
+#[derive(Debug)]
+pub struct LossyStore {
+    store: Arc<dyn Store>,
+    claims_to_lose: AtomicU32,
+    submits_to_lose: AtomicU32,
+    looks_to_refuse: AtomicU32,
+    claims_pass: RwLock<()>,
+}
+
+impl LossyStore {
+    /// Loses nothing yet.
+    pub fn before(store: Arc<dyn Store>) -> Arc<LossyStore> {
+        Arc::new(LossyStore {
+            store,
+            claims_to_lose: AtomicU32::new(0),
+            submits_to_lose: AtomicU32::new(0),
+            looks_to_refuse: AtomicU32::new(0),
+            claims_pass: RwLock::new(()),
+        })
+    }
+
+    /// Loses the answers of the next claims that hand out runs.
+    pub fn lose_claims(&self, count: u32) {
+        self.claims_to_lose.store(count, Ordering::SeqCst);
+    }
+
+    /// Loses the answers of the next submits that hand out runs on the way.
+    pub fn lose_submits(&self, count: u32) {
+        self.submits_to_lose.store(count, Ordering::SeqCst);
+    }
+
+    /// Refuses the next looks at what a claim brought.
+    pub fn refuse_looks(&self, count: u32) {
+        self.looks_to_refuse.store(count, Ordering::SeqCst);
+    }
+
+    /// Holds claims up on their way to the store until the guard is dropped.
+    pub async fn hold_claims_up(&self) -> RwLockWriteGuard<'_, ()> {
+        self.claims_pass.write().await
+    }
+
+    /// Faults that are still to come.
+    pub fn faults_left(&self) -> u32 {
+        let faults = [&self.claims_to_lose, &self.submits_to_lose, &self.looks_to_refuse];
+        faults.iter().map(|left| left.load(Ordering::SeqCst)).sum()
+    }
+}
+
+/// Fails when the next fault is due.
+fn fault(left: &AtomicU32) -> StoreResult<()> {
+    match left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
+        Ok(_) => Err(StoreError::Unavailable("the answer was lost".into())),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Passes calls on as they are.
+macro_rules! passing_on {
+    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)+) => {
+        #[async_trait]
+        impl Store for LossyStore {
+            fn kind(&self) -> &'static str {
+                self.store.kind()
+            }
+
+            fn is_shared(&self) -> bool {
+                self.store.is_shared()
+            }
+
+            fn clock(&self) -> &Clock {
+                self.store.clock()
+            }
+
+            fn statements(&self) -> u64 {
+                self.store.statements()
+            }
+
+            async fn submit_and_claim(
+                &self,
+                submissions: Vec<Submission>,
+                request: ClaimRequest,
+            ) -> StoreResult<(Vec<SubmitAnswer>, Option<ClaimAnswer>)> {
+                let answer = self.store.submit_and_claim(submissions, request).await?;
+                if answer.1.as_ref().is_some_and(|claim| !claim.claimed.is_empty()) {
+                    fault(&self.submits_to_lose)?;
+                }
+                Ok(answer)
+            }
+
+            async fn claim(&self, request: ClaimRequest) -> StoreResult<ClaimAnswer> {
+                drop(self.claims_pass.read().await);
+                let answer = self.store.claim(request).await?;
+                if !answer.claimed.is_empty() {
+                    fault(&self.claims_to_lose)?;
+                }
+                Ok(answer)
+            }
+
+            async fn claimed(&self, worker: WorkerId, claim_no: Option<i64>) -> StoreResult<Vec<Claimed>> {
+                fault(&self.looks_to_refuse)?;
+                self.store.claimed(worker, claim_no).await
+            }
+
+            async fn close(&self) {
+                self.store.close().await;
+            }
+
+            $(async fn $name(&self, $($argument: $type),*) -> StoreResult<$answer> {
+                self.store.$name($($argument),*).await
+            })+
+        }
+    };
+}
+
+passing_on! {
+    fn now() -> Millis;
+    fn secret(fresh: [u8; 32]) -> [u8; 32];
+    fn lanes(names: &[LaneName]) -> Vec<Lane>;
+    fn all_lanes() -> Vec<(LaneName, Lane)>;
+    fn queues(namespace: Option<&str>) -> Vec<Queue>;
+    fn set_queue(namespace: &str, name: &str, change: QueueChange) -> Queue;
+    fn depths(queues: &[QueueId], cap: u64) -> Vec<Depth>;
+    fn submit(submissions: Vec<Submission>) -> Vec<SubmitAnswer>;
+    fn submitted(keys: Vec<Idempotency>) -> Vec<Option<(Submitted, bool)>>;
+    fn strays(worker: WorkerId, known: Vec<LeaseRef>, age_ms: Millis, limit: usize) -> Vec<LeaseRef>;
+    fn start(leases: Vec<LeaseRef>) -> Vec<Verdict>;
+    fn complete(done: Vec<Completion>) -> Changes;
+    fn fail(failed: Vec<(LeaseRef, Failure)>, jitter: f64) -> Changes;
+    fn give_back(leases: Vec<(LeaseRef, String)>) -> Changes;
+    fn sleep(leases: Vec<(LeaseRef, Due)>) -> Changes;
+    fn cancel(runs: Vec<RunId>, grace_ms: Millis) -> Changes;
+    fn look(lanes: &[LaneId]) -> Look;
+    fn lose_workers(hold_off_ms: Millis, limit: usize) -> Vec<WorkerId>;
+    fn expire(jitter: f64, limit: usize) -> Expired;
+    fn unblock(limit: usize) -> Woken;
+    fn register(worker: NewWorker) -> Registered;
+    fn renew(beats: Vec<Beat>) -> Vec<BeatAnswer>;
+    fn set_worker(worker: WorkerId, status: WorkerStatus, why: &str) -> Option<WorkerChange>;
+    fn worker(worker: WorkerId) -> Option<Worker>;
+    fn workers(filter: &WorkerFilter, page: Page<WorkerId>) -> Vec<Worker>;
+    fn count_workers(filter: &WorkerFilter) -> u64;
+    fn run(run: RunId) -> Option<RunRecord>;
+    fn runs(filter: &RunFilter, page: Page<RunId>) -> Vec<RunRecord>;
+    fn count_runs(filter: &RunFilter) -> u64;
+    fn attempts(run: RunId) -> Vec<Attempt>;
+    fn lease_end(lease: LeaseRef) -> Option<LeaseEnd>;
+    fn position(run: RunId, cap: u64) -> Option<u64>;
+    fn key_held(queue: QueueId, key: &str) -> u64;
+    fn add_key(key: NewKey) -> bool;
+    fn key(hash: &Hash) -> Option<Key>;
+    fn keys() -> Vec<Key>;
+    fn revoke_key(id: &str) -> bool;
+    fn audit(entries: Vec<AuditEntry>) -> ();
+    fn audit_log(page: Page<i64>) -> Vec<AuditRecord>;
+    fn retain(runs_ms: Millis, workers_ms: Millis, audit_ms: Millis, limit: usize) -> Retained;
+    fn notify(lanes: &[LaneId]) -> ();
+    fn listen() -> Vec<LaneId>;
+}
