@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{audit, completion, doctor, key, queue, run, serve, worker};
+use commands::{audit, build, completion, doctor, key, queue, run, serve, submit, worker};
 use connection::Connection;
 use exit::Exit;
 
@@ -39,9 +39,23 @@ Examples:
   baton serve                                 start a server on 127.0.0.1:7400
   baton worker run --type greet --exec 'cat'  work on runs with a shell command
   baton run submit greet --input '{\"a\":1}' --wait
+  baton submit --platform ios                 have the current directory built
+  baton worker build --platform ios --recipe './build.sh'
 
 Exit codes:
   0 done   1 the run failed   2 usage   3 not found   4 refused   5 unreachable";
+
+const SUBMIT_HELP: &str = "\
+Packs what .gitignore and .batonignore files leave, uploads it, and follows the build: its place in the queue, its
+worker, its log. What comes out is downloaded. Ctrl-C asks whether to cancel the build or to let it go on.
+
+Examples:
+  baton submit --platform ios
+  baton submit app --platform ios --certs certs.zip --project shop --output app.ipa
+  baton submit --platform android --priority 9 --detach --json
+  baton submit --git https://git.example/acme/app.git --ref v1.2 --image debian:12
+
+Ends with 0 when the build completed, with 1 when it failed or was cancelled, with 130 when you detached.";
 
 #[derive(Subcommand)]
 enum Command {
@@ -49,6 +63,12 @@ enum Command {
     Serve(serve::ServeArgs),
     /// See work survive a killed worker and a frozen one.
     Demo(demo::DemoArgs),
+    /// Have a directory or a repository built, and follow the build.
+    #[command(after_help = SUBMIT_HELP)]
+    Submit(submit::SubmitArgs),
+    /// Follow builds, fetch what came out of them, stop them.
+    #[command(subcommand)]
+    Build(build::BuildCommand),
     /// Submit runs and follow them.
     #[command(subcommand)]
     Run(run::RunCommand),
@@ -98,6 +118,8 @@ async fn execute(cli: Cli) -> Result<(), Exit> {
     match cli.command {
         Command::Serve(args) => serve::serve(&connection, args).await,
         Command::Demo(args) => demo::demo(args).await,
+        Command::Submit(args) => submit::submit(&connection.client()?, args).await,
+        Command::Build(command) => build::execute(&connection.client()?, command).await,
         Command::Run(command) => run::execute(&connection.client()?, command).await,
         Command::Worker(command) => worker::execute(&connection.client()?, command).await,
         Command::Queue(command) => queue::execute(&connection.client()?, command).await,

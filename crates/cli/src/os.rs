@@ -39,6 +39,47 @@ pub fn die_with_parent(command: &mut tokio::process::Command) {
     let _ = command;
 }
 
+/// What a command and everything it starts may use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Limits {
+    /// Address space of each process.
+    pub memory_bytes: Option<u64>,
+    /// Processes of this user, all together; the system does not count those of root.
+    pub processes: Option<u64>,
+}
+
+/// Starts the command with limits, and without core dumps.
+pub fn limit(command: &mut tokio::process::Command, limits: Limits) {
+    let set = |resource, most: u64| {
+        let limit = libc::rlimit { rlim_cur: most as libc::rlim_t, rlim_max: most as libc::rlim_t };
+        // SAFETY: the call reads the structure, which lives until it is over.
+        done(unsafe { libc::setrlimit(resource, &limit) })
+    };
+    // SAFETY: setrlimit is async-signal-safe on the systems we run on, and nothing is allocated.
+    unsafe {
+        command.pre_exec(move || {
+            set(libc::RLIMIT_CORE, 0)?;
+            limits.memory_bytes.map_or(Ok(()), |bytes| set(libc::RLIMIT_AS, bytes))?;
+            limits.processes.map_or(Ok(()), |processes| set(libc::RLIMIT_NPROC, processes))
+        });
+    }
+}
+
+/// Keeps other processes of the same user from reading our environment and memory, where the key of a worker is. Nothing
+/// keeps root from it.
+pub fn hide_from_others() -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    // SAFETY: prctl takes numbers here and touches no memory of ours.
+    done(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) })?;
+    Ok(())
+}
+
+/// The numbers of this user and its group.
+pub fn user() -> (u32, u32) {
+    // SAFETY: both calls only return a number, and cannot fail.
+    unsafe { (libc::getuid(), libc::getgid()) }
+}
+
 /// Bytes that this user may still write on the disk of `path`, and the size of the disk.
 pub fn disk_space(path: &Path) -> io::Result<(u64, u64)> {
     let path = CString::new(path.as_os_str().as_bytes())?;

@@ -6,11 +6,13 @@
 #![warn(missing_docs)]
 
 mod admin;
+mod build;
 mod run;
 mod time;
 mod work;
 
 pub use admin::*;
+pub use build::*;
 pub use run::*;
 pub use time::Time;
 pub use work::*;

@@ -8,8 +8,10 @@ use std::time::Duration;
 use baton_proto::{API_KEY_HEADER, IDEMPOTENCY_KEY_HEADER, Problem};
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderValue, Method, Request, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -28,10 +30,13 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How much of an answer that is not ours is shown to people.
 const FOREIGN_ANSWER_CHARS_MAX: usize = 200;
 
+/// What a call sends: all at once, or as it is read from somewhere.
+pub(crate) type Body = UnsyncBoxBody<Bytes, std::io::Error>;
+
 /// A client of one Baton server. Clones share the connections.
 #[derive(Clone)]
 pub struct Client {
-    http: legacy::Client<HttpConnector, Full<Bytes>>,
+    http: legacy::Client<HttpConnector, Body>,
     base: Arc<str>,
     api_key: Option<HeaderValue>,
     timeout: Duration,
@@ -48,13 +53,13 @@ pub(crate) struct Call {
     method: Method,
     path: String,
     body: Option<Vec<u8>>,
-    idempotency_key: Option<HeaderValue>,
+    headers: HeaderMap,
     wait: Option<Duration>,
 }
 
 impl Call {
     pub(crate) fn get(path: impl Into<String>) -> Call {
-        Call { method: Method::GET, path: path.into(), body: None, idempotency_key: None, wait: None }
+        Call { method: Method::GET, path: path.into(), body: None, headers: HeaderMap::new(), wait: None }
     }
 
     pub(crate) fn post(path: impl Into<String>) -> Call {
@@ -77,9 +82,19 @@ impl Call {
     }
 
     pub(crate) fn idempotency_key(mut self, key: Option<&str>) -> Result<Call, ClientError> {
-        let key = key.map(HeaderValue::from_str).transpose();
-        self.idempotency_key =
-            key.map_err(|_| ClientError::Invalid("an idempotency key must be printable ASCII".into()))?;
+        if let Some(key) = key {
+            let key = HeaderValue::from_str(key)
+                .map_err(|_| ClientError::Invalid("an idempotency key must be printable ASCII".into()))?;
+            self.headers.insert(IDEMPOTENCY_KEY_HEADER, key);
+        }
+        Ok(self)
+    }
+
+    /// Sends this header, too.
+    pub(crate) fn header(mut self, name: HeaderName, value: &str) -> Result<Call, ClientError> {
+        let value = HeaderValue::from_str(value)
+            .map_err(|_| ClientError::Invalid(format!("the header {name} must be printable ASCII")))?;
+        self.headers.insert(name, value);
         Ok(self)
     }
 
@@ -155,29 +170,42 @@ impl Client {
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
-    async fn bytes(&self, call: Call) -> Result<Bytes, ClientError> {
-        let unreachable =
-            |error: &dyn std::error::Error| ClientError::Unreachable(format!("{}: {}", self.base, reasons(error)));
+    pub(crate) async fn bytes(&self, call: Call) -> Result<Bytes, ClientError> {
         let limit = call.wait.map_or(self.timeout, |wait| wait + WAIT_MARGIN);
-        let request = self.request(call)?;
         within(limit, async {
-            let answer = self.http.request(request).await.map_err(|error| unreachable(&error))?;
-            let (head, body) = answer.into_parts();
-            let body = body.collect().await.map_err(|error| unreachable(&error))?.to_bytes();
-            if head.status.is_success() {
-                Ok(body)
-            } else {
-                Err(refused(head.status, head.headers.get(RETRY_AFTER), &body))
-            }
+            let answer = self.open(call, None).await?;
+            Ok(answer.into_body().collect().await.map_err(|error| self.unreachable(&error))?.to_bytes())
         })
         .await
     }
 
-    fn request(&self, call: Call) -> Result<Request<Full<Bytes>>, ClientError> {
+    /// Sends a call, with a body of its own if given, and returns an answer whose body has not been read. There is no
+    /// limit of time here: a large file may take as long as it moves.
+    pub(crate) async fn open(&self, call: Call, body: Option<Body>) -> Result<Response<Incoming>, ClientError> {
+        let mut request = self.request(call)?;
+        if let Some(body) = body {
+            *request.body_mut() = body;
+        }
+        let answer = self.http.request(request).await.map_err(|error| self.unreachable(&error))?;
+        if answer.status().is_success() {
+            return Ok(answer);
+        }
+        let (head, body) = answer.into_parts();
+        let body = body.collect().await.map_err(|error| self.unreachable(&error))?.to_bytes();
+        Err(refused(head.status, head.headers.get(RETRY_AFTER), &body))
+    }
+
+    /// No answer, and why.
+    pub(crate) fn unreachable(&self, error: &dyn std::error::Error) -> ClientError {
+        ClientError::Unreachable(format!("{}: {}", self.base, reasons(error)))
+    }
+
+    fn request(&self, call: Call) -> Result<Request<Body>, ClientError> {
         let uri = Uri::try_from(format!("{}{}", self.base, call.path))
             .map_err(|error| ClientError::Invalid(format!("{}: {error}", call.path)))?;
         let has_body = call.body.is_some();
-        let mut request = Request::new(Full::from(call.body.unwrap_or_default()));
+        let body = Full::from(call.body.unwrap_or_default()).map_err(|never| match never {}).boxed_unsync();
+        let mut request = Request::new(body);
         *request.method_mut() = call.method;
         *request.uri_mut() = uri;
         let headers = request.headers_mut();
@@ -188,9 +216,7 @@ impl Client {
         if let Some(key) = &self.api_key {
             headers.insert(API_KEY_HEADER, key.clone());
         }
-        if let Some(key) = call.idempotency_key {
-            headers.insert(IDEMPOTENCY_KEY_HEADER, key);
-        }
+        headers.extend(call.headers);
         Ok(request)
     }
 }

@@ -21,17 +21,25 @@
 #![warn(missing_docs)]
 
 mod admin;
+mod builds;
 mod client;
+mod download;
 mod error;
 mod filter;
 mod queues;
 mod runs;
+mod transfer;
+mod upload;
 mod worker;
 mod workers;
 
 /// The shapes of requests and answers.
 pub use baton_proto as proto;
+pub use builds::{BuildFilter, NewBuild};
 pub use client::Client;
+pub use download::Downloaded;
 pub use error::ClientError;
 pub use filter::{RunFilter, WorkerFilter};
+pub use transfer::{Progress, TransferError, sha256_of};
+pub use upload::FileToSend;
 pub use worker::{Cancel, Failure, Report, Stop, Worker, WorkerEvent};

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use baton_store::{Beat, BeatAnswer, Completion, LeaseRef, Store, Submission, Verdict};
 
+use crate::artifacts::{Cache, Seal, Storage, UploadLimits, Uploads};
 use crate::auth::Keys;
 use crate::backlog::Backlogs;
 use crate::bodies::Bodies;
@@ -54,6 +55,13 @@ pub struct Parts {
     pub backlogs: Backlogs,
     pub keys: Keys,
     pub bodies: Bodies,
+    pub storage: Storage,
+    pub seal: Seal,
+    pub cache: Cache,
+    pub uploads: Uploads,
+    pub counted: service::builds::overview::Counted,
+    /// Who waits for lines of a build's log.
+    pub log_news: Watchers,
     pub watchers: Arc<Watchers>,
     pub hearing: Hearing,
     pub loops: LoopReports,
@@ -69,7 +77,12 @@ pub struct Parts {
 
 impl App {
     /// Puts a server together. It serves nothing yet; its loops are started by [`crate::serve`].
-    pub async fn build(store: Arc<dyn Store>, settings: Settings, entropy: Arc<dyn Entropy>) -> Result<App, Error> {
+    pub async fn build(
+        store: Arc<dyn Store>,
+        storage: Storage,
+        settings: Settings,
+        entropy: Arc<dyn Entropy>,
+    ) -> Result<App, Error> {
         let mut fresh = [0; 32];
         entropy.fill(&mut fresh);
         let secret = store.secret(fresh).await?;
@@ -88,6 +101,12 @@ impl App {
             completions: service::complete::coalescer(store.clone(), metrics.clone(), after, RESULT_BATCH),
             renewals: service::renew::coalescer(store.clone(), metrics.clone(), RENEW_BATCH, RENEW_GATHER),
             bodies: Bodies::new(settings.bodies_bytes_max),
+            seal: Seal::new(&secret, entropy.clone()),
+            cache: Cache::new(storage.clone(), settings.cache_bytes_max, &entropy),
+            uploads: Uploads::new(storage.clone(), upload_limits(&settings), entropy.clone()),
+            counted: service::builds::overview::Counted::default(),
+            log_news: Watchers::default(),
+            storage,
             hearing: Hearing::new(store.clock().clone()),
             loops: LoopReports::default(),
             store,
@@ -109,4 +128,8 @@ impl App {
     pub(crate) fn after(&self) -> service::After {
         service::After { dispatcher: self.dispatcher.clone(), watchers: self.watchers.clone(), news: self.news.clone() }
     }
+}
+
+fn upload_limits(settings: &Settings) -> UploadLimits {
+    UploadLimits { bytes_max: settings.artifact_bytes_max, expires_after_ms: settings.upload_expiry_ms as i64 }
 }

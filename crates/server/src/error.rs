@@ -76,6 +76,21 @@ pub enum Error {
         /// How large it may be.
         limit: usize,
     },
+    /// A credential that was good once, or never: a worker's token.
+    #[error("{0}")]
+    TokenExpired(String),
+    /// A credential of several that could be shown is missing.
+    #[error("{0}")]
+    NotShown(String),
+    /// The state of things does not allow it.
+    #[error("{0}")]
+    Conflict(String),
+    /// The namespace keeps as many bytes of artifacts as it may.
+    #[error("the namespace keeps as many bytes of artifacts as it may ({limit}); delete some, or ask for more")]
+    QuotaReached {
+        /// Its limit.
+        limit: u64,
+    },
     /// As many large bodies are in memory as may be.
     #[error("the server is busy with other large requests; try again")]
     Overloaded,
@@ -119,6 +134,10 @@ impl Error {
             Error::QueueFull { .. } => "queue_full",
             Error::TooMany { .. } => "too_many_requests",
             Error::TooLarge { .. } => "too_large",
+            Error::TokenExpired(_) => "token_expired",
+            Error::NotShown(_) => "no_credential",
+            Error::Conflict(_) => "conflict",
+            Error::QuotaReached { .. } => "quota_reached",
             Error::Overloaded => "overloaded",
             Error::TooSlow => "too_slow",
             Error::Unavailable => "unavailable",

@@ -4,6 +4,7 @@
 //! simulator and tests can move time. [`run`] hands in the real ones.
 
 mod app;
+pub mod artifacts;
 mod auth;
 mod backlog;
 mod bodies;
@@ -38,6 +39,7 @@ use baton_store::sqlite::SqliteStore;
 use baton_store::{Clock, Store, StoreError};
 use tokio_util::sync::CancellationToken;
 
+use crate::artifacts::Storage;
 use crate::entropy::SystemEntropy;
 
 /// Name of the file in the data directory that holds the server's address while it runs.
@@ -59,6 +61,21 @@ pub async fn open_store(settings: &Settings, clock: Clock) -> Result<Arc<dyn Sto
             Ok(Arc::new(PostgresStore::connect(url, clock, options).await?))
         }
     }
+}
+
+/// Opens the storage for artifacts that the settings name.
+pub fn open_storage(settings: &Settings) -> Result<Storage, String> {
+    // Variables that are not text cannot be credentials.
+    let variables =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    Storage::open(&settings.storage(), variables, settings.storage_free_bytes_min)
+}
+
+/// Removes files that nobody can read any more, as the loops do now and then.
+pub async fn collect(app: &App) -> Result<(), Error> {
+    loops::collect(app).await?;
+    loops::sweep(app).await?;
+    Ok(())
 }
 
 /// Serves until `shutdown`, then drains: waiting polls are answered empty, calls in flight finish, and the store is closed.
@@ -96,8 +113,10 @@ pub async fn run(settings: Settings, shutdown: impl Future<Output = ()> + Send +
         .await
         .map_err(|error| format!("cannot listen on {}: {error}", settings.listen))?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
-    let app =
-        App::build(store, settings, Arc::new(SystemEntropy)).await.map_err(|error| format!("cannot start: {error}"))?;
+    let storage = open_storage(&settings)?;
+    let app = App::build(store, storage, settings, Arc::new(SystemEntropy))
+        .await
+        .map_err(|error| format!("cannot start: {error}"))?;
     if let Some(key) = service::keys::first(&app).await? {
         let path = app.settings.admin_key_path();
         println!("The first admin API key, shown this once (and left in {}):\n\n    {key}\n", path.display());

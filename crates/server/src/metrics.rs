@@ -58,6 +58,8 @@ pub struct Metrics {
     pub request_seconds: Histogram,
     pub connections: Gauge,
     pub polls_waiting: Gauge,
+    /// Builds that have been silent for long.
+    pub builds_stuck: Gauge,
     pub store_statements: Gauge<u64, AtomicU64>,
     pub loop_passes: Family<LoopLabels, Counter>,
     pub loop_failures: Family<LoopLabels, Counter>,
@@ -93,6 +95,7 @@ impl Metrics {
             request_seconds: Histogram::new(exponential_buckets(0.000_1, 2.0, 18)),
             connections: Gauge::default(),
             polls_waiting: Gauge::default(),
+            builds_stuck: Gauge::default(),
             store_statements: Gauge::default(),
             loop_passes: Family::default(),
             loop_failures: Family::default(),
@@ -140,6 +143,7 @@ impl Metrics {
         );
         registry.register("connections", "Open connections", self.connections.clone());
         registry.register("polls_waiting", "Claims that wait for work", self.polls_waiting.clone());
+        registry.register("builds_stuck", "Builds that have been silent for long", self.builds_stuck.clone());
         registry.register(
             "store_statements",
             "Statements sent to the store since the start",

@@ -15,6 +15,16 @@ pub struct Settings {
     pub data: PathBuf,
     /// `postgres://...`, or a path (`sqlite:///...`); SQLite in `data` unless given.
     pub database_url: Option<String>,
+    /// Where artifacts are kept: a path, `file:///...`, or `s3://bucket/prefix?endpoint=...&region=...`; in `data` unless given.
+    pub storage_url: Option<String>,
+    /// Bytes to keep free on the disk of a storage directory: uploads that would take them are refused.
+    pub storage_free_bytes_min: u64,
+    /// Largest artifact.
+    pub artifact_bytes_max: u64,
+    /// Most that the content-addressed cache may hold; what was not used for the longest goes first.
+    pub cache_bytes_max: u64,
+    /// How long an upload that can be resumed is kept after its last piece.
+    pub upload_expiry_ms: u64,
     /// A direct PostgreSQL address for LISTEN, when `database_url` goes through a transaction pooler.
     pub listen_url: Option<String>,
     /// Connections to PostgreSQL.
@@ -66,6 +76,27 @@ pub struct Settings {
     /// How long calls in flight may take to finish when the server stops.
     pub shutdown_timeout_ms: u64,
 
+    /// Platforms that builds may be for, with commas between them.
+    pub build_platforms: String,
+    /// Image of the machine to build on, for builds that name none.
+    pub build_base_image: Option<String>,
+    /// How long a builder may be silent before its builds go to others.
+    pub build_heartbeat_timeout_ms: u64,
+    /// How long a build may take.
+    pub build_timeout_ms: u64,
+    /// How long a polling builder that sends no heartbeats may take for a build from a repository.
+    pub build_git_lease_ms: u64,
+    /// When builders are told to poll again.
+    pub build_poll_after_ms: u64,
+    /// How long a build may be silent before it is called stuck.
+    pub build_stuck_ms: u64,
+    /// Most bytes of one build's log.
+    pub build_log_bytes_max: u64,
+    /// Whether a builder may poll with its id and API key alone, without a token.
+    pub builders_by_id: bool,
+    /// Most bytes of artifacts that one namespace may keep.
+    pub storage_bytes_max: Option<u64>,
+
     /// A worker whose processors are busier than this (0 to 1) gets no new work.
     pub health_cpu_max: Option<f64>,
     /// A worker whose memory is fuller than this (0 to 1) gets no new work.
@@ -82,6 +113,11 @@ impl Default for Settings {
             listen: "127.0.0.1:7400".into(),
             data: data_default(),
             database_url: None,
+            storage_url: None,
+            storage_free_bytes_min: 256 << 20,
+            artifact_bytes_max: 8 << 30,
+            cache_bytes_max: 20 << 30,
+            upload_expiry_ms: DAY_MS,
             listen_url: None,
             database_connections: 8,
             database_listen: true,
@@ -106,6 +142,16 @@ impl Default for Settings {
             body_timeout_ms: 60_000,
             write_timeout_ms: 30_000,
             shutdown_timeout_ms: 30_000,
+            build_platforms: "android,ios,linux,macos,web,windows".into(),
+            build_base_image: None,
+            build_heartbeat_timeout_ms: 120_000,
+            build_timeout_ms: 6 * 3_600_000,
+            build_git_lease_ms: 3_600_000,
+            build_poll_after_ms: 5_000,
+            build_stuck_ms: 1_800_000,
+            build_log_bytes_max: 64 << 20,
+            builders_by_id: false,
+            storage_bytes_max: None,
             health_cpu_max: None,
             health_memory_max: None,
             health_disk_free_bytes_min: None,
@@ -122,6 +168,8 @@ pub struct SettingsFlags {
     pub data: Option<PathBuf>,
     /// `--database`.
     pub database: Option<String>,
+    /// `--storage`.
+    pub storage: Option<String>,
     /// `--api-key`.
     pub api_key: Option<String>,
 }
@@ -173,6 +221,7 @@ impl Settings {
         set("listen", flags.listen);
         set("data", flags.data.map(|path| path.to_string_lossy().into_owned()));
         set("database_url", flags.database);
+        set("storage_url", flags.storage);
         set("api_key", flags.api_key);
         let settings: Settings = table.try_into().map_err(|error| format!("the settings are wrong: {error}"))?;
         settings.check()?;
@@ -183,8 +232,11 @@ impl Settings {
     fn every_key() -> Settings {
         Settings {
             database_url: Some(String::new()),
+            storage_url: Some(String::new()),
             listen_url: Some(String::new()),
             api_key: Some(String::new()),
+            build_base_image: Some(String::new()),
+            storage_bytes_max: Some(0),
             health_cpu_max: Some(1.0),
             health_memory_max: Some(1.0),
             health_disk_free_bytes_min: Some(0),
@@ -215,6 +267,12 @@ impl Settings {
             ("batch_bytes_max", self.batch_bytes_max as u64),
             ("bodies_bytes_max", self.bodies_bytes_max as u64),
             ("connections_max", self.connections_max as u64),
+            ("artifact_bytes_max", self.artifact_bytes_max),
+            ("cache_bytes_max", self.cache_bytes_max),
+            ("upload_expiry_ms", self.upload_expiry_ms),
+            ("build_timeout_ms", self.build_timeout_ms),
+            ("build_git_lease_ms", self.build_git_lease_ms),
+            ("build_log_bytes_max", self.build_log_bytes_max),
             ("header_timeout_ms", self.header_timeout_ms),
             ("idle_timeout_ms", self.idle_timeout_ms),
             ("body_timeout_ms", self.body_timeout_ms),
@@ -233,6 +291,12 @@ impl Settings {
             Some(url) if url.starts_with("postgres://") || url.starts_with("postgresql://") => None,
             Some(url) => Some(PathBuf::from(url.strip_prefix("sqlite://").unwrap_or(url))),
         }
+    }
+
+    /// Where artifacts are kept: a URL or a path.
+    pub fn storage(&self) -> String {
+        let default = || self.data.join("artifacts").to_string_lossy().into_owned();
+        self.storage_url.clone().unwrap_or_else(default)
     }
 
     /// Where the first admin key is left for the command line of this machine.
@@ -301,6 +365,14 @@ mod tests {
     fn a_key_of_digits_is_still_text() {
         let settings = load("", &[("BATON_API_KEY", "12345678901234567890")], SettingsFlags::default()).unwrap();
         assert_eq!(settings.api_key.as_deref(), Some("12345678901234567890"));
+    }
+
+    #[test]
+    fn artifacts_are_in_the_data_directory_unless_a_storage_is_named() {
+        let flags = SettingsFlags { storage: Some("s3://a".into()), ..SettingsFlags::default() };
+        assert_eq!(load("", &[("BATON_STORAGE_URL", "s3://b")], flags).unwrap().storage(), "s3://a");
+        let settings = load("data = '/d'", &[], SettingsFlags::default()).unwrap();
+        assert_eq!(settings.storage(), "/d/artifacts");
     }
 
     #[test]

@@ -23,6 +23,14 @@ impl Watchers {
         waiting.entry(run).or_default().clone()
     }
 
+    /// Wakes those who wait for news of this run; there will be more.
+    pub fn changed(&self, run: RunId) {
+        let waiting = self.waiting.lock().expect("nobody panics while holding it");
+        if let Some(notify) = waiting.get(&run) {
+            notify.notify_waiters();
+        }
+    }
+
     /// Wakes those who wait for this run.
     pub fn ended(&self, runs: impl Iterator<Item = RunId>) {
         let mut waiting = self.waiting.lock().expect("nobody panics while holding it");

@@ -12,6 +12,9 @@ use baton_store::{Store, StoreResult, Worker, WorkerStatus};
 /// Most workers remembered; beyond it the memory starts anew.
 const REMEMBERED_MAX: usize = 100_000;
 
+/// The label that says what a builder calls itself.
+pub const BUILDER_LABEL: &str = "builder";
+
 /// A worker this server has seen.
 #[derive(Debug)]
 pub struct KnownWorker {
@@ -27,17 +30,27 @@ pub struct KnownWorker {
     pub types: Vec<String>,
     /// Runs it can hold at once.
     pub max_concurrent: u32,
+    /// What it calls itself, if it is a builder of the polling protocol.
+    pub builder: Option<String>,
     /// The number of its last claim that was answered here; `i64::MIN` when unknown.
     pub last_claim_no: AtomicI64,
     /// It may hold runs that it has not started: an answer may have been lost.
     pub may_hold_unstarted: AtomicBool,
     confirmed: Mutex<Option<(Instant, WorkerStatus)>>,
+    /// When this server last renewed its leases.
+    renewed: Mutex<Option<Instant>>,
 }
 
 impl KnownWorker {
     /// Notes where the store says it stands.
     pub fn confirm(&self, status: WorkerStatus) {
         *self.confirmed.lock().expect("nobody panics while holding it") = Some((Instant::now(), status));
+        *self.renewed.lock().expect("nobody panics while holding it") = Some(Instant::now());
+    }
+
+    /// Whether this server renewed its leases that recently.
+    pub fn is_renewed_within(&self, age: Duration) -> bool {
+        self.renewed.lock().expect("nobody panics while holding it").is_some_and(|at| at.elapsed() < age)
     }
 
     /// Where the store said it stands, if that was recently.
@@ -61,9 +74,11 @@ impl From<Worker> for KnownWorker {
             queues: worker.info.queues,
             types: worker.info.types,
             max_concurrent: worker.max_concurrent,
+            builder: worker.info.labels.get(BUILDER_LABEL).cloned(),
             last_claim_no: AtomicI64::new(i64::MIN),
             may_hold_unstarted: AtomicBool::new(true),
             confirmed: Mutex::new(Some((Instant::now(), worker.status))),
+            renewed: Mutex::default(),
         }
     }
 }

@@ -7,12 +7,18 @@
 //! Effects are data: a verb that makes runs claimable returns their lanes in [`Woken`], and the caller wakes
 //! whoever waits, after the commit.
 
+mod build_rules;
+mod build_types;
+mod builds;
 pub mod clock;
 mod decide;
+mod log_chunks;
 pub mod postgres;
 pub mod sqlite;
 mod types;
 
+pub use build_types::*;
+pub use builds::{Builds, LOG_PAGE_BYTES_MAX};
 pub use clock::Clock;
 pub use types::*;
 
@@ -46,7 +52,7 @@ pub type StoreResult<T> = Result<T, StoreError>;
 
 /// The kernel's verbs, and what is around them. Implementations answer alike: one contract suite runs on all.
 #[async_trait]
-pub trait Store: Send + Sync + fmt::Debug {
+pub trait Store: Builds + Send + Sync + fmt::Debug {
     /// `sqlite` or `postgres`.
     fn kind(&self) -> &'static str;
 

@@ -12,6 +12,7 @@ mod pgbouncer;
 mod postgres;
 mod process;
 mod proxy;
+mod s3;
 mod watchdog;
 
 pub use baton::Baton;
@@ -20,6 +21,7 @@ pub use pgbouncer::PgBouncer;
 pub use postgres::{Frozen, Postgres};
 pub use process::Process;
 pub use proxy::Proxy;
+pub use s3::{S3_KEY, S3_SECRET, start_s3};
 
 /// A port on 127.0.0.1 that nobody listens on at this moment.
 ///

@@ -78,6 +78,45 @@ pub const KEY_CREATE: Flags = Flags {
 pub const AUDIT_LIST: Flags =
     Flags { command: &["audit", "list"], names: &[("limit", "--limit"), ("cursor", "--cursor")] };
 
+pub const SUBMIT: Flags = Flags {
+    command: &["submit"],
+    names: &[
+        ("platform", "--platform"),
+        ("project", "--project"),
+        ("priority", "--priority"),
+        ("baseImageId", "--image"),
+        ("Idempotency-Key", "--idempotency-key"),
+    ],
+};
+
+pub const SUBMIT_GIT: Flags = Flags {
+    command: &["submit"],
+    names: &[
+        ("project_slug", "--project"),
+        ("version", "--version-name"),
+        ("source_url", "--git"),
+        ("ref", "--ref"),
+        ("docker_image", "--image"),
+        ("Idempotency-Key", "--idempotency-key"),
+    ],
+};
+
+pub const BUILD_LIST: Flags = Flags {
+    command: &["build", "list"],
+    names: &[("limit", "--limit"), ("cursor", "--cursor"), ("status", "--status"), ("platform", "--platform")],
+};
+
+pub const WORKER_BUILD: Flags = Flags {
+    command: &["worker", "build"],
+    names: &[
+        ("namespace", "--namespace"),
+        ("types", "--platform"),
+        ("labels", "--label"),
+        ("name", "--name"),
+        ("max_concurrent", "--concurrency"),
+    ],
+};
+
 impl Flags {
     /// Says why a call did not work out in the words of the command line. To be given to `map_err`.
     pub fn explain(&self) -> impl Fn(ClientError) -> Exit {
@@ -111,8 +150,21 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Flags; 9] =
-        [RUN_SUBMIT, RUN_LIST, WORKER_LIST, WORKER_RUN, QUEUE_LIMIT, QUEUE_PAUSE, QUEUE_RESUME, KEY_CREATE, AUDIT_LIST];
+    const ALL: [Flags; 13] = [
+        RUN_SUBMIT,
+        RUN_LIST,
+        WORKER_LIST,
+        WORKER_RUN,
+        QUEUE_LIMIT,
+        QUEUE_PAUSE,
+        QUEUE_RESUME,
+        KEY_CREATE,
+        AUDIT_LIST,
+        SUBMIT,
+        SUBMIT_GIT,
+        BUILD_LIST,
+        WORKER_BUILD,
+    ];
 
     #[test]
     fn fields_become_flags() {

@@ -1,6 +1,7 @@
 //! One module for each group of commands.
 
 pub mod audit;
+pub mod build;
 pub mod completion;
 pub mod doctor;
 pub mod flags;
@@ -9,4 +10,5 @@ pub mod near;
 pub mod queue;
 pub mod run;
 pub mod serve;
+pub mod submit;
 pub mod worker;

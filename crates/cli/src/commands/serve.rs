@@ -31,6 +31,9 @@ pub struct ServeArgs {
     /// postgres://... or a path; SQLite in the data directory unless given.
     #[arg(long, value_name = "URL")]
     database: Option<String>,
+    /// A path or s3://bucket/prefix?endpoint=URL&region=NAME for artifacts; in the data directory unless given.
+    #[arg(long, value_name = "URL")]
+    storage: Option<String>,
     #[command(flatten)]
     log: LogArgs,
 }
@@ -42,6 +45,7 @@ pub async fn serve(connection: &Connection, args: ServeArgs) -> Result<(), Exit>
         listen: args.listen,
         data: connection.data.clone(),
         database: args.database,
+        storage: args.storage,
         api_key: connection.api_key.clone(),
     };
     let settings = load(args.config.as_deref(), flags).map_err(Exit::usage)?;

@@ -4,8 +4,10 @@
 //! by asking the server about every run: all completed, each exactly once.
 
 mod balancer;
+mod builds;
 mod chaos;
 mod commands;
+mod curl_builds;
 mod demo;
 #[cfg(target_os = "linux")]
 mod disk_full;

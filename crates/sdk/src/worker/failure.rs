@@ -37,6 +37,11 @@ impl Failure {
         self
     }
 
+    /// What happened, for people.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Do not try again before this long from now.
     pub fn retry_after(mut self, wait: Duration) -> Failure {
         self.retry_after = Some(wait);

@@ -20,6 +20,7 @@ fn status(error: &Error) -> StatusCode {
         Error::LeaseLost
         | Error::Ended(_)
         | Error::Cancelling
+        | Error::Conflict(_)
         | Error::LastAdminKey
         | Error::WorkerOffline
         | Error::WorkerDraining
@@ -31,7 +32,8 @@ fn status(error: &Error) -> StatusCode {
         Error::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
         Error::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
         Error::TooSlow => StatusCode::REQUEST_TIMEOUT,
-        Error::DiskFull => StatusCode::INSUFFICIENT_STORAGE,
+        Error::DiskFull | Error::QuotaReached { .. } => StatusCode::INSUFFICIENT_STORAGE,
+        Error::TokenExpired(_) | Error::NotShown(_) => StatusCode::UNAUTHORIZED,
         Error::Internal => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

@@ -1,5 +1,6 @@
 //! The HTTP face: decode, authenticate, one service call, encode. The files mirror the routes.
 
+mod builds;
 mod error;
 mod extract;
 mod keys;
@@ -98,6 +99,7 @@ pub fn router(app: App) -> Router {
             "/openapi.json",
             axum::routing::get(move || async move { bytes_of_json(StatusCode::OK, document.clone()) }),
         )
+        .merge(builds::routes())
         .fallback(no_route)
         .method_not_allowed_fallback(|| async {
             let problem = Problem {

@@ -1,6 +1,7 @@
 //! The background loops: one table of passes. A pass is bounded, idempotent and safe on every server at the same time;
 //! jitter, timeouts, panics and metrics belong to the driver.
 
+mod collector;
 mod looker;
 mod reaper;
 mod retention;
@@ -16,6 +17,8 @@ use futures_util::FutureExt;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use collector::{collect, sweep};
+
 use crate::metrics::LoopLabels;
 use crate::{App, Error};
 
@@ -28,11 +31,14 @@ struct Loop {
     pass: Pass,
 }
 
-const LOOPS: [Loop; 4] = [
+const LOOPS: [Loop; 7] = [
     Loop { name: "reaper", every_ms: 500, pass: |app| Box::pin(reaper::pass(app)) },
     Loop { name: "unblocker", every_ms: 1_000, pass: |app| Box::pin(reaper::unblock(app)) },
     Loop { name: "looker", every_ms: 1_000, pass: |app| Box::pin(looker::pass(app)) },
     Loop { name: "retention", every_ms: 60_000, pass: |app| Box::pin(retention::pass(app)) },
+    Loop { name: "collector", every_ms: 60_000, pass: |app| Box::pin(collector::collect(app)) },
+    Loop { name: "sweeper", every_ms: 600_000, pass: |app| Box::pin(collector::sweep(app)) },
+    Loop { name: "stuck builds", every_ms: 60_000, pass: |app| Box::pin(collector::look_for_stuck(app)) },
 ];
 
 /// Longest time a pass may take before it is given up and begun anew.
@@ -123,7 +129,10 @@ mod tests {
     #[tokio::test]
     async fn a_pass_that_panics_is_counted_and_passes_again() {
         let store = Arc::new(SqliteStore::open_in_memory(Clock::manual(1_000)).unwrap());
-        let app = App::build(store, crate::Settings::default(), Arc::new(SeededEntropy::new(1))).await.unwrap();
+        let home = tempfile::tempdir().unwrap();
+        let storage = crate::artifacts::Storage::open(&home.path().to_string_lossy(), std::iter::empty(), 0).unwrap();
+        let entropy = Arc::new(SeededEntropy::new(1));
+        let app = App::build(store, storage, crate::Settings::default(), entropy).await.unwrap();
         one_pass(&app, "broken", |_| Box::pin(async { panic!("on purpose") })).await;
         one_pass(&app, "broken", |_| Box::pin(async { Ok("mended".into()) })).await;
         let report = app.loops.all()["broken"].clone();

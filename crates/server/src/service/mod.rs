@@ -1,6 +1,7 @@
 //! The service verbs, one file each. A face decodes, authenticates, calls one of these, and encodes.
 
 pub mod audit;
+pub mod builds;
 pub mod cancel;
 pub mod claim;
 pub mod complete;

@@ -77,6 +77,7 @@ pub struct Server {
     served: Option<JoinHandle<()>>,
     raw: legacy::Client<HttpConnector, Full<Bytes>>,
     /// Dropped last: the server has to be done with it.
+    _files: tempfile::TempDir,
     _home: Home,
 }
 
@@ -125,14 +126,19 @@ impl Server {
         settings.api_key = Some(KEY.into());
         settings.database_connections = 4;
         let store = baton_server::open_store(&settings, clock.clone()).await.unwrap();
-        let app = App::build(between(store), settings.clone(), Arc::new(SeededEntropy::new(7))).await.unwrap();
+        let files = tempfile::tempdir().unwrap();
+        settings.storage_url.get_or_insert_with(|| files.path().to_string_lossy().into_owned());
+        settings.storage_free_bytes_min = 0;
+        let storage = baton_server::open_storage(&settings).unwrap();
+        let entropy = Arc::new(SeededEntropy::new(7));
+        let app = App::build(between(store), storage, settings.clone(), entropy).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
         let served = tokio::spawn(serve(app.clone(), listener, stop.clone().cancelled_owned()));
         let client = Client::new(&format!("http://{address}"), KEY).unwrap();
         let raw = legacy::Client::builder(TokioExecutor::new()).build_http();
-        Server { app, client, address, clock, settings, stop, served: Some(served), raw, _home: home }
+        Server { app, client, address, clock, settings, stop, served: Some(served), raw, _home: home, _files: files }
     }
 
     /// Tells the server to stop, as SIGTERM does.

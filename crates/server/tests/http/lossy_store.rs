@@ -9,6 +9,7 @@ use baton_core::token::Hash;
 use baton_core::{Failure, LeaseEnd, Millis, RunId, WorkerId};
 use baton_store::*;
 use tokio::sync::{RwLock, RwLockWriteGuard};
+use uuid::Uuid;
 
 /// Stands before another store.
 #[derive(Debug)]
@@ -65,6 +66,44 @@ fn fault(left: &AtomicU32) -> StoreResult<()> {
         Ok(_) => Err(StoreError::Unavailable("the answer was lost".into())),
         Err(_) => Ok(()),
     }
+}
+
+/// Passes calls of builds on as they are.
+macro_rules! passing_builds_on {
+    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)+) => {
+        #[async_trait]
+        impl Builds for LossyStore {
+            $(async fn $name(&self, $($argument: $type),*) -> StoreResult<$answer> {
+                self.store.$name($($argument),*).await
+            })+
+        }
+    };
+}
+
+passing_builds_on! {
+    fn submit_build(run: NewRun, die: u64, build: NewBuild) -> BuildAnswer;
+    fn builds(runs: &[RunId]) -> Vec<Option<Build>>;
+    fn count_builds(namespace: Option<&str>, since: Millis) -> BuildCounts;
+    fn stuck_builds(silent_ms: Millis, limit: usize) -> Vec<RunId>;
+    fn add_artifact(artifact: NewArtifact) -> bool;
+    fn artifact_stored(id: Uuid, size: u64, sha256: [u8; 32]) -> bool;
+    fn artifacts(run: RunId) -> Vec<Artifact>;
+    fn orphans(age_ms: Millis, limit: usize) -> Vec<Artifact>;
+    fn forget_artifacts(ids: &[Uuid]) -> ();
+    fn artifact_bytes(namespace: Option<&str>) -> u64;
+    fn add_logs(run: RunId, lease: Option<LeaseRef>, lines: Vec<LogLine>, bytes_max: u64) -> LogAnswer;
+    fn logs(run: RunId, after: u64, limit: usize) -> Vec<LogRecord>;
+    fn builder(namespace: &str, name_id: &str) -> Option<Builder>;
+    fn set_builder(
+        namespace: &str, name_id: &str, worker: WorkerId, key_id: Option<&str>, token_ttl_ms: Millis
+    ) -> Option<BuilderSet>;
+    fn token_shown(worker: WorkerId, number: i64, rotate: Option<Millis>) -> TokenAnswer;
+    fn count_for_builder(worker: WorkerId, succeeded: bool) -> ();
+    fn use_otp(lease: LeaseRef, good_ms: Millis) -> OtpAnswer;
+    fn machine_seen(lease: LeaseRef, ready: bool) -> bool;
+    fn machine(lease: LeaseRef) -> Option<Machine>;
+    fn add_measured(lease: LeaseRef, cpu: Option<f64>, memory: Option<f64>, keep: usize) -> bool;
+    fn measured(run: RunId, limit: usize) -> Vec<Measured>;
 }
 
 /// Passes calls on as they are.

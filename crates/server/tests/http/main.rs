@@ -2,6 +2,7 @@
 
 mod harness;
 
+mod builds;
 mod claims;
 mod connections;
 mod displaced;

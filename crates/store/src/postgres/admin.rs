@@ -222,7 +222,13 @@ impl PostgresStore {
         let (now, limit) = (self.read_now().await?, limit as i64);
         let before = |ms: Millis| now.saturating_sub(ms);
         let floor = RunId::floor(before(runs_ms)).0;
-        let runs = self.database.query(sql::DELETE_RUNS, params![floor, before(runs_ms), limit]).await?;
+        let builds = self.strip_builds(floor, before(runs_ms), limit).await?;
+        // Looked up one by one, whatever the planner believes.
+        let runs = retried!(self.database.query_each(
+            sql::DELETE_RUNS,
+            params![floor, before(runs_ms), limit, builds, now],
+            usize::MAX
+        ))?;
         let workers = self.database.query(sql::DELETE_WORKERS, params![before(workers_ms), limit]).await?;
         self.database.query(sql::DELETE_AFFINITY, params![before(runs_ms)]).await?;
         let audit = self.database.query(sql::DELETE_AUDIT, params![before(audit_ms), limit]).await?;

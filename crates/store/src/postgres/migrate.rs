@@ -9,6 +9,7 @@ use crate::StoreError;
 const MIGRATIONS: &[(i32, &str, &str)] = &[
     (1, "kernel", include_str!("../../migrations/postgres/0001_kernel.sql")),
     (2, "size", include_str!("../../migrations/postgres/0002_size.sql")),
+    (3, "builds", include_str!("../../migrations/postgres/0003_builds.sql")),
 ];
 
 /// Applies what is missing, in one transaction that only one server at a time can be in.

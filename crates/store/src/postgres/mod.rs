@@ -5,6 +5,7 @@
 
 mod admin;
 mod at_once;
+mod builds;
 mod claim;
 mod columns;
 mod complete;

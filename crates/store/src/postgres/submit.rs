@@ -76,13 +76,18 @@ impl PostgresStore {
             return Ok((answers, Vec::new()));
         }
         session.commit().await?;
-        for (taken, (run, _)) in taken.iter().zip(&runs) {
+        self.note_claimable(&taken, &runs);
+        Ok((answers, taken))
+    }
+
+    /// Runs that were taken can be claimed from now on: claims have to begin to read where they stand.
+    pub(super) fn note_claimable(&self, taken: &[Taken], runs: &[(&NewRun, u64)]) {
+        for (taken, (run, _)) in taken.iter().zip(runs) {
             let is_claimable = taken.submitted.due_at <= taken.submitted.submitted_at && !taken.is_taken;
             if taken.submitted.is_new && is_claimable {
                 self.cursor.lower(run.lane.lane, order::level(run.priority, false), taken.order_at);
             }
         }
-        Ok((answers, taken))
     }
 
     pub(super) async fn find_by_keys(&self, keys: &[Idempotency]) -> Outcome<Vec<Option<(Submitted, bool)>>> {
@@ -96,7 +101,7 @@ impl PostgresStore {
     }
 
     /// The time, and the place of each run: reckoned one after the other, as if they had come one by one.
-    async fn fair_places(
+    pub(super) async fn fair_places(
         &self,
         session: &Session<'_>,
         runs: &[(&NewRun, u64)],
@@ -162,7 +167,7 @@ fn groups(submissions: &[Submission]) -> impl Iterator<Item = &[Submission]> {
     submissions.chunk_by(|left, right| !can_be_refused_in_part(left) && !can_be_refused_in_part(right))
 }
 
-struct Taken {
+pub(super) struct Taken {
     submitted: Submitted,
     order_at: Millis,
     is_taken: bool,
@@ -189,7 +194,7 @@ impl Taken {
 
 /// A worker that waits for some of the runs that are submitted; nobody unless said otherwise.
 #[derive(Default)]
-struct Taker {
+pub(super) struct Taker {
     /// Which of the runs are meant for it; empty for none.
     meant: Vec<bool>,
     queue: Option<QueueId>,
@@ -228,7 +233,7 @@ impl Taker {
     }
 }
 
-async fn insert(
+pub(super) async fn insert(
     session: &Session<'_>,
     runs: &[(&NewRun, u64)],
     now: Option<Millis>,
@@ -339,7 +344,7 @@ async fn find_submitted<'a>(
 }
 
 /// Turns what was taken into answers; runs that lost to an earlier one with their idempotency key are looked up.
-async fn answer(session: &Session<'_>, group: &[Submission], taken: &[Taken]) -> Outcome<Vec<SubmitAnswer>> {
+pub(super) async fn answer(session: &Session<'_>, group: &[Submission], taken: &[Taken]) -> Outcome<Vec<SubmitAnswer>> {
     let runs = group.iter().flat_map(|one| &one.runs);
     let lost =
         runs.zip(taken).filter(|(_, taken)| !taken.submitted.is_new).filter_map(|(run, _)| run.idempotency.as_ref());

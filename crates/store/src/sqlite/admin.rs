@@ -5,7 +5,7 @@ use baton_core::{Millis, RunId};
 use rusqlite::params;
 
 use super::connection::Sql;
-use super::{rows, statements};
+use super::{builds, rows, statements};
 use crate::{
     AuditEntry, AuditRecord, Depth, Key, Lane, LaneName, NewKey, Page, Queue, QueueChange, QueueId, Retained,
     StoreResult,
@@ -136,8 +136,13 @@ pub(super) fn retain(sql: &Sql<'_>, retention: Retention) -> StoreResult<Retaine
     let ended_before = sql.now.saturating_sub(retention.runs_ms);
     let newest = RunId::floor(ended_before);
     let parameters = params![newest.0.as_bytes(), ended_before, limit];
-    let runs = sql.rows(statements::LIST_RUNS_TO_DELETE, parameters, |row| rows::run_id(row, 0))?;
-    for run in &runs {
+    builds::retain::count_ended(sql)?;
+    let mut runs = 0;
+    for run in sql.rows(statements::LIST_RUNS_TO_DELETE, parameters, |row| rows::run_id(row, 0))? {
+        if !builds::retain::delete(sql, run)? {
+            continue;
+        }
+        runs += 1;
         for text in [statements::DELETE_RUN, statements::DELETE_ENDED, statements::DELETE_ATTEMPTS] {
             sql.execute(text, params![run.0.as_bytes()])?;
         }
@@ -148,7 +153,8 @@ pub(super) fn retain(sql: &Sql<'_>, retention: Retention) -> StoreResult<Retaine
         sql.rows(statements::DELETE_WORKER_LIVE, params![offline_before, limit], |row| rows::worker_id(row, 0))?;
     for worker in &workers {
         sql.execute(statements::DELETE_WORKER, params![worker.0.as_bytes()])?;
+        sql.execute(statements::DELETE_BUILDER, params![worker.0.as_bytes()])?;
     }
     let audit = sql.execute(statements::DELETE_AUDIT, params![sql.now.saturating_sub(retention.audit_ms), limit])?;
-    Ok(Retained { runs: runs.len() as u64, workers: workers.len() as u64, audit: audit as u64 })
+    Ok(Retained { runs, workers: workers.len() as u64, audit: audit as u64 })
 }

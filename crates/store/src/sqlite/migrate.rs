@@ -15,6 +15,7 @@ struct Migration {
 const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "kernel", text: include_str!("../../migrations/sqlite/0001_kernel.sql") },
     Migration { version: 2, name: "size", text: include_str!("../../migrations/sqlite/0002_size.sql") },
+    Migration { version: 3, name: "builds", text: include_str!("../../migrations/sqlite/0003_builds.sql") },
 ];
 
 /// Applies what is missing, all in one transaction.

@@ -4,6 +4,7 @@
 //! call to the thread that does it.
 
 mod admin;
+mod builds;
 mod claim;
 mod complete;
 mod connection;
@@ -337,6 +338,11 @@ impl Store for SqliteStore {
         limit: usize,
     ) -> StoreResult<Retained> {
         let retention = admin::Retention { runs_ms, workers_ms, audit_ms, limit };
+        for _ in 0..builds::retain::ROUNDS_MAX {
+            if !self.write(move |sql| builds::retain::strip(sql, runs_ms, limit)).await? {
+                break;
+            }
+        }
         self.write(move |sql| admin::retain(sql, retention)).await
     }
 

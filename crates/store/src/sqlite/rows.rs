@@ -45,7 +45,7 @@ pub(super) fn lease_end(row: &Row<'_>, index: impl RowIndex) -> Result<LeaseEnd>
     coded(row, index, LeaseEnd::from_code)
 }
 
-fn coded<T>(row: &Row<'_>, index: impl RowIndex, from_code: impl Fn(i16) -> Option<T>) -> Result<T> {
+pub(super) fn coded<T>(row: &Row<'_>, index: impl RowIndex, from_code: impl Fn(i16) -> Option<T>) -> Result<T> {
     let index = index.idx(row.as_ref())?;
     let code: i16 = row.get(index)?;
     from_code(code).ok_or(Error::IntegralValueOutOfRange(index, code.into()))

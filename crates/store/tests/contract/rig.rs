@@ -295,7 +295,7 @@ pub fn hash_of(text: &str) -> Hash {
 }
 
 /// Random bits that no two calls share: std's hasher keys are seeded by the operating system.
-fn dice() -> u64 {
+pub fn dice() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0)
 }

@@ -132,13 +132,19 @@ pub async fn execute(client: &Client, command: RunCommand) -> Result<(), Exit> {
             format!("{} {}{note}", run.id, run.state.as_str())
         }),
         RunCommand::Retry(OneArgs { id, format }) => format.print(&client.retry(&id).await?, |run| run.id.clone()),
-        RunCommand::Explain(OneArgs { id, format }) => format.print(&client.explain(&id).await?, show::explanation),
+        RunCommand::Explain(OneArgs { id, format }) => explain(client, &id, format).await?,
         RunCommand::Watch(args) => match (args.id, args.queue) {
             (Some(id), _) => watch::run(client, &id).await?,
             (None, Some(queue)) => watch::queue(client, &args.namespace, &queue).await?,
             (None, None) => return Err(Exit::usage("a run or --queue is wanted")),
         },
     }
+    Ok(())
+}
+
+/// Says why a run is where it is.
+pub async fn explain(client: &Client, id: &str, format: Format) -> Result<(), Exit> {
+    format.print(&client.explain(id).await?, show::explanation);
     Ok(())
 }
 

@@ -1,5 +1,7 @@
 //! `baton worker`: look at workers, stop them, or be one.
 
+mod build;
+mod group;
 mod health;
 mod process;
 mod run;
@@ -44,6 +46,28 @@ Examples:
   baton worker run --type greet --exec 'jq -r .name'
   baton worker run --queue mac --type build --type test --concurrency 2 --exec ./build.sh")]
     Run(run::RunArgs),
+    /// Build what is submitted with `baton submit`.
+    #[command(
+        after_help = "For each build the source is fetched and unpacked, and the recipe is run in it by `sh -e`, with PATH, HOME,
+LANG, BATON_BUILD_ID, BATON_PLATFORM, BATON_SOURCE_DIR and BATON_OUTPUT_DIR in its environment and nothing else.
+What it prints becomes the build's log. What it leaves in BATON_OUTPUT_DIR is the result: one file as it is, more as a zip.
+Signing certificates are in certs.zip in its HOME. It is killed, with everything it started, when the build is
+cancelled or no longer ours.
+
+A project brings its recipe in baton.toml, used where the worker has none:
+
+  [build.ios]
+  run = './build.sh'
+
+Examples:
+  baton worker build --platform ios --recipe './build.sh'
+  baton worker build -p ios -p android --recipe ios='make ios' --recipe android='make android' -c 2
+  baton worker build --platform linux --isolation bubblewrap --limit-time 1h --limit-memory 8G
+  baton worker build --platform git --isolation docker --image debian:12
+
+Give the key as BATON_API_KEY, not as --api-key: everybody on this machine can read command lines."
+    )]
+    Build(build::BuildArgs),
 }
 
 #[derive(Args)]
@@ -100,6 +124,7 @@ pub async fn execute(client: &Client, command: WorkerCommand) -> Result<(), Exit
             format!("{id} OFFLINE ({} runs given back)", gone.given_back)
         }),
         WorkerCommand::Run(args) => run::run(client, args).await?,
+        WorkerCommand::Build(args) => build::build(client, args).await?,
     }
     Ok(())
 }

@@ -1,81 +1,27 @@
-//! One shell command for one run: started in a group of its own, fed, read, stopped.
+//! One shell command for one run: started, fed, read, stopped.
 
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use baton::proto::ClaimedRun;
-use baton::{Cancel, Failure, Stop};
+use baton::{Cancel, Failure};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 
-use crate::os;
+use super::group::Group;
 
 /// The server takes outputs of this size and no larger.
 const OUTPUT_BYTES_MAX: usize = 2 << 20;
 /// How much of the error output is kept to say why the command failed.
 const ERROR_BYTES_MAX: usize = 4 << 10;
 const ERROR_LINES_MAX: usize = 20;
-/// How long a command has to end by itself after it was asked to.
-pub const TERMINATE_GRACE: Duration = Duration::from_secs(5);
 /// How long pipes may stay open after the command has ended, held by something it left behind.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 
-/// A command with everything it started. Dropping it kills the whole group.
-struct Group {
-    child: Child,
-    /// The number of the group is that of its first process.
-    number: Option<u32>,
-}
-
-impl Group {
-    fn start(command: &str, run: &ClaimedRun) -> std::io::Result<Group> {
-        let mut shell = Command::new("/bin/sh");
-        shell
-            .arg("-c")
-            .arg(command)
-            .env("BATON_RUN_ID", &run.run_id)
-            .env("BATON_RUN_TYPE", &run.kind)
-            .env("BATON_ATTEMPT", run.attempt.to_string())
-            .env("BATON_EPOCH", run.epoch.to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0);
-        os::die_with_parent(&mut shell);
-        let child = shell.spawn()?;
-        let number = child.id();
-        Ok(Group { child, number })
-    }
-
-    /// Reaches also what the command has left behind. A group whose last member ended a moment ago is no stranger's
-    /// yet: the system hands out numbers in turn.
-    fn signal(&self, signal: i32) {
-        if let Some(number) = self.number {
-            // It may be gone already.
-            let _ = os::signal_group(number, signal);
-        }
-    }
-
-    /// Ends the command: at once when somebody else may work on the run already, otherwise with time to clean up.
-    async fn stop(&mut self, why: Stop) {
-        if why != Stop::LeaseLost {
-            self.signal(libc::SIGTERM);
-            let _ = tokio::time::timeout(TERMINATE_GRACE, self.child.wait()).await;
-        }
-        self.signal(libc::SIGKILL);
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.signal(libc::SIGKILL);
-    }
-}
-
 /// Runs the command for one run and makes what it printed the output.
 pub async fn execute(command: &str, run: ClaimedRun, cancel: Cancel) -> Result<Value, Failure> {
-    let mut group = Group::start(command, &run).map_err(|error| format!("cannot start the command: {error}"))?;
+    let mut group = Group::start(shell(command, &run)).map_err(|error| format!("cannot start the command: {error}"))?;
     let mut stdin = group.child.stdin.take().ok_or("the command has no standard input")?;
     let stdout = group.child.stdout.take().ok_or("the command has no standard output")?;
     let stderr = group.child.stderr.take().ok_or("the command has no error output")?;
@@ -106,6 +52,21 @@ pub async fn execute(command: &str, run: ClaimedRun, cancel: Cancel) -> Result<V
         }
     };
     verdict(status, output, &errors)
+}
+
+fn shell(command: &str, run: &ClaimedRun) -> Command {
+    let mut shell = Command::new("/bin/sh");
+    shell
+        .arg("-c")
+        .arg(command)
+        .env("BATON_RUN_ID", &run.run_id)
+        .env("BATON_RUN_TYPE", &run.kind)
+        .env("BATON_ATTEMPT", run.attempt.to_string())
+        .env("BATON_EPOCH", run.epoch.to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    shell
 }
 
 async fn joined<T: Default>(read: &mut tokio::task::JoinHandle<T>) -> T {

@@ -7,7 +7,7 @@ use baton::proto::{NAMESPACE_DEFAULT, QUEUE_DEFAULT};
 use baton::{Client, Worker, WorkerEvent};
 use clap::Args;
 
-use super::{health, process};
+use super::{group, health, process};
 use crate::commands::flags;
 use crate::exit::Exit;
 use crate::logging::LogArgs;
@@ -43,7 +43,7 @@ pub struct RunArgs {
     log: LogArgs,
 }
 
-fn parse_label(text: &str) -> Result<(String, String), String> {
+pub(super) fn parse_label(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("a label is like name=value")?;
     Ok((name.into(), value.into()))
 }
@@ -58,7 +58,7 @@ pub async fn run(client: &Client, args: RunArgs) -> Result<(), Exit> {
         .concurrency(args.concurrency)
         .version(env!("CARGO_PKG_VERSION"))
         .drain_timeout(args.drain_timeout)
-        .stop_grace(process::TERMINATE_GRACE * 2)
+        .stop_grace(group::TERMINATE_GRACE * 2)
         .health(move || health::measure(&directory))
         .watch(log);
     let hostname = os::hostname();
@@ -82,7 +82,8 @@ pub async fn run(client: &Client, args: RunArgs) -> Result<(), Exit> {
     worker.run(handler, shutdown).await.map_err(flags::WORKER_RUN.explain())
 }
 
-fn log(event: WorkerEvent) {
+/// Writes what happens to a worker to the log.
+pub(super) fn log(event: WorkerEvent) {
     match event {
         WorkerEvent::Registered { worker_id } => tracing::info!(%worker_id, "registered"),
         WorkerEvent::Claimed { run_id, epoch } => tracing::info!(%run_id, epoch, "claimed"),

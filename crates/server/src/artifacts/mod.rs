@@ -1,0 +1,126 @@
+//! Artifacts: files that belong to runs, in a directory or a bucket, streamed with constant memory.
+//!
+//! * `path`: names on the disk, which only the server can make.
+//! * `place`, `local`, `s3`: the two places for files, and what both can do.
+//! * `pump`, `put`: storing a file, hashed on the way, published whole or not at all.
+//! * `ranges`, `download`: a file as an HTTP answer.
+//! * `sealed`: files that are encrypted where they lie.
+//! * `uploads`: uploads that survive a cut connection (tus 1.0).
+//! * `cache`: files named by their sum, least recently used out.
+//!
+//! Nothing here decides who may read or write what, and nothing here knows of the store: a file counts when the store says so.
+
+mod cache;
+mod digest;
+mod download;
+mod error;
+mod local;
+mod path;
+mod place;
+mod pump;
+mod put;
+mod ranges;
+mod s3;
+mod sealed;
+mod uploads;
+mod url;
+
+pub use cache::{Cache, Evicted};
+pub use digest::{Sha256Sum, announced};
+pub use download::{Download, content_disposition};
+pub use error::StorageError;
+pub use path::{ArtifactPath, Folder, SEGMENT_BYTES_MAX, Segment};
+pub use place::{Entry, Reading, Source, Stat};
+pub use put::{Stored, Terms};
+pub use sealed::{SEALED_BYTES_MAX, Seal};
+pub use uploads::tus;
+pub use uploads::{Checksum, Piece, Upload, UploadError, UploadId, UploadLimits, Uploads};
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use baton_core::RunId;
+use futures_util::TryStreamExt;
+
+use place::Place;
+use url::StorageUrl;
+
+/// Where files are kept. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Storage {
+    place: Arc<dyn Place>,
+}
+
+impl Storage {
+    /// Opens the storage that a URL names: `file:///directory`, a plain path, or
+    /// `s3://bucket/prefix?endpoint=...&region=...` with credentials from the usual `AWS_...` variables. `free_bytes_min` is to
+    /// stay free on the disk of a directory. The error says what to correct.
+    pub fn open(
+        url: &str,
+        variables: impl Iterator<Item = (String, String)>,
+        free_bytes_min: u64,
+    ) -> Result<Storage, String> {
+        let place: Arc<dyn Place> = match url.parse()? {
+            StorageUrl::Directory(path) => Arc::new(open_directory(path, free_bytes_min)?),
+            StorageUrl::S3(address) => {
+                Arc::new(s3::S3Place::open(&address, variables).map_err(|error| format!("cannot open {url}: {error}"))?)
+            }
+        };
+        Ok(Storage { place })
+    }
+
+    /// `directory` or `s3`.
+    pub fn kind(&self) -> &'static str {
+        self.place.kind()
+    }
+
+    /// Looks at a file.
+    pub async fn stat(&self, path: &ArtifactPath) -> Result<Option<Stat>, StorageError> {
+        self.place.stat(path).await
+    }
+
+    /// Reads a part of a file, which has to be inside of it.
+    pub async fn read(&self, path: &ArtifactPath, range: Range<u64>) -> Result<Reading, StorageError> {
+        self.place.read(path, range).await
+    }
+
+    /// Deletes a file; one that is not there is fine.
+    pub async fn delete(&self, path: &ArtifactPath) -> Result<(), StorageError> {
+        self.place.delete(path).await
+    }
+
+    /// All files below a folder.
+    pub async fn list(&self, folder: &Folder) -> Result<Vec<Entry>, StorageError> {
+        self.place.list(folder).try_collect().await
+    }
+
+    /// Deletes a folder with all that is in it; one that is not there is fine.
+    pub async fn delete_folder(&self, folder: &Folder) -> Result<(), StorageError> {
+        self.place.delete_folder(folder).await
+    }
+
+    /// Refuses when there is no room for this many more bytes. A bucket never refuses here.
+    pub async fn check_room(&self, bytes: u64) -> Result<(), StorageError> {
+        self.place.check_room(bytes).await
+    }
+
+    /// Runs that have files, in order, after this one: to find those that the store no longer knows.
+    pub async fn runs_with_files(&self, after: Option<RunId>, limit: usize) -> Result<Vec<RunId>, StorageError> {
+        let names = self.place.folders(&Folder::runs()).await?;
+        let runs = names.iter().filter_map(|name| name.parse().ok());
+        Ok(runs.filter(|run| after.is_none_or(|after| *run > after)).take(limit).collect())
+    }
+
+    /// Deletes drafts that nobody has written to for this long: what a server left that ended badly. Returns how many.
+    pub async fn sweep(&self, untouched: Duration) -> Result<usize, StorageError> {
+        let before = SystemTime::now().checked_sub(untouched).unwrap_or(SystemTime::UNIX_EPOCH);
+        self.place.sweep(before).await
+    }
+}
+
+fn open_directory(path: PathBuf, free_bytes_min: u64) -> Result<local::LocalPlace, String> {
+    local::LocalPlace::open(&path, free_bytes_min)
+        .map_err(|error| format!("cannot use the directory {} for artifacts: {error}", path.display()))
+}

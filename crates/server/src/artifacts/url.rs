@@ -1,0 +1,120 @@
+//! Where the storage is, as the settings say it.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use super::s3::S3Address;
+
+/// A storage URL that was understood.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum StorageUrl {
+    Directory(PathBuf),
+    S3(S3Address),
+}
+
+const EXPECTED: &str = "a path, file:///directory, or s3://bucket/prefix?endpoint=URL&region=NAME";
+
+impl FromStr for StorageUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<StorageUrl, String> {
+        let wrong = |why: &str| format!("the storage must be {EXPECTED}; {why}");
+        if let Some(rest) = text.strip_prefix("s3://") {
+            return s3(rest).map(StorageUrl::S3).map_err(|why| wrong(&why));
+        }
+        if let Some(path) = text.strip_prefix("file://") {
+            // file://name/... would be another machine's.
+            return match path.starts_with('/') {
+                true => Ok(StorageUrl::Directory(decode(path).ok_or_else(|| wrong("the path is not UTF-8"))?.into())),
+                false => Err(wrong("file:// is followed by an absolute path")),
+            };
+        }
+        match text.split_once("://") {
+            Some((scheme, _)) => Err(wrong(&format!("{scheme}:// is not known"))),
+            None if text.is_empty() => Err(wrong("it is empty")),
+            None => Ok(StorageUrl::Directory(text.into())),
+        }
+    }
+}
+
+fn s3(rest: &str) -> Result<S3Address, String> {
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
+    if bucket.is_empty() {
+        return Err("the bucket is missing".into());
+    }
+    let mut address =
+        S3Address { bucket: bucket.into(), prefix: prefix.trim_matches('/').into(), endpoint: None, region: None };
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let value = decode(value).ok_or_else(|| format!("{key} is not UTF-8"))?;
+        match key {
+            "endpoint" if value.starts_with("http://") || value.starts_with("https://") => {
+                address.endpoint = Some(value)
+            }
+            "endpoint" => return Err("endpoint starts with http:// or https://".into()),
+            "region" => address.region = Some(value),
+            _ => return Err(format!("{key} is not known; credentials go into AWS_ACCESS_KEY_ID and the like")),
+        }
+    }
+    Ok(address)
+}
+
+/// Undoes percent-encoding. A `%` without two digits after it is meant as it is.
+fn decode(text: &str) -> Option<String> {
+    let bytes = text.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let digits = bytes.get(at + 1..at + 3).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        match (bytes[at], digits.and_then(|digits| std::str::from_utf8(digits).ok())) {
+            (b'%', Some(digits)) => {
+                decoded.push(u8::from_str_radix(digits, 16).ok()?);
+                at += 3;
+            }
+            (byte, _) => {
+                decoded.push(byte);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8(decoded).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bucket(bucket: &str, prefix: &str, endpoint: Option<&str>, region: Option<&str>) -> Result<StorageUrl, String> {
+        let (endpoint, region) = (endpoint.map(str::to_owned), region.map(str::to_owned));
+        Ok(StorageUrl::S3(S3Address { bucket: bucket.into(), prefix: prefix.into(), endpoint, region }))
+    }
+
+    #[test]
+    fn directories_and_buckets_are_told_apart() {
+        assert_eq!("/var/lib/x".parse(), Ok(StorageUrl::Directory("/var/lib/x".into())));
+        assert_eq!("relative/x".parse(), Ok(StorageUrl::Directory("relative/x".into())));
+        assert_eq!("file:///a%20b".parse(), Ok(StorageUrl::Directory("/a b".into())));
+        assert_eq!("s3://b".parse(), bucket("b", "", None, None));
+        assert_eq!("s3://b/p/q/".parse(), bucket("b", "p/q", None, None));
+        assert_eq!(
+            "s3://b/p?endpoint=http%3A%2F%2Flocalhost:9000&region=eu-north-1".parse(),
+            bucket("b", "p", Some("http://localhost:9000"), Some("eu-north-1"))
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (url, word) in [
+            ("", "empty"),
+            ("s3://", "bucket"),
+            ("gs://b", "gs://"),
+            ("file://host/x", "absolute"),
+            ("s3://b?secret=x", "AWS_ACCESS_KEY_ID"),
+            ("s3://b?endpoint=localhost", "http://"),
+        ] {
+            let error = url.parse::<StorageUrl>().unwrap_err();
+            assert!(error.contains(word), "{url}: {error}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Files of builds: for their submitters, and for whoever builds them.
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use baton_proto::BUILD_ID_HEADER;
+use baton_store::{Artifact, ArtifactKind, Scope};
+use http::{HeaderMap, HeaderValue, Method, header};
+use serde_json::json;
+
+use super::super::extract::Path;
+use super::super::ok;
+use super::credentials::Shown;
+use crate::artifacts::{Download, Sha256Sum};
+use crate::service::builds::{self, files, holder, machines};
+use crate::{App, Error};
+
+async fn send(app: &App, file: Artifact, method: &Method, headers: &HeaderMap) -> Result<Response, Error> {
+    let (size, sum) = file.stored.ok_or(Error::Internal)?;
+    let path = files::path_of(file.id, file.kind);
+    let content_type = match file.name.rsplit('.').next() {
+        Some("zip") => "application/zip",
+        _ => "application/octet-stream",
+    };
+    let download = Download { path: &path, size, sha256: Sha256Sum(sum), file_name: &file.name, content_type };
+    download.answer(&app.storage, method, headers).await
+}
+
+pub(super) async fn result(
+    State(app): State<App>,
+    shown: Shown,
+    Path(id): Path<String>,
+    method: Method,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    submitted_or_built(&app, &shown, &id, ArtifactKind::Result, &method, &headers).await
+}
+
+pub(super) async fn download(
+    State(app): State<App>,
+    shown: Shown,
+    Path((id, which)): Path<(String, String)>,
+    method: Method,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let kind = match which.as_str() {
+        "source" => ArtifactKind::Source,
+        "result" => ArtifactKind::Result,
+        other => {
+            return Err(Error::NotFound { what: "file", id: format!("called {other}; there are source and result") });
+        }
+    };
+    submitted_or_built(&app, &shown, &id, kind, &method, &headers).await
+}
+
+async fn submitted_or_built(
+    app: &App,
+    shown: &Shown,
+    id: &str,
+    kind: ArtifactKind,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Result<Response, Error> {
+    let found = builds::visible(app, &shown.reader()?, Scope::Read, id).await?;
+    let file = files::published(app, &found, kind).await?.ok_or_else(|| {
+        let status = builds::status_of(found.record.state).as_str();
+        Error::NotFound { what: "file", id: format!("to download: the build is {status}") }
+    })?;
+    send(app, file, method, headers).await
+}
+
+/// The source, for whoever builds it. Fetching it is a sign of work.
+pub(super) async fn source(
+    State(app): State<App>,
+    shown: Shown,
+    Path(id): Path<String>,
+    method: Method,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let (found, lease) = holder::lease(&app, &shown.proof(None)?, &id).await?;
+    let file = files::published(&app, &found, ArtifactKind::Source).await?;
+    let file = file.ok_or(Error::NotFound { what: "file", id: "to build: the build is from a repository".into() })?;
+    machines::begun(&app, lease).await?;
+    send(&app, file, &method, &headers).await
+}
+
+/// The archive with the certificates, for whoever builds.
+pub(super) async fn certs(State(app): State<App>, shown: Shown, Path(id): Path<String>) -> Result<Response, Error> {
+    let archive = machines::certs(&app, &shown.proof(None)?, &id).await?;
+    let mut response = archive.into_response();
+    let fields = response.headers_mut();
+    fields.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/zip"));
+    fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+/// The parts of that archive, and a password for a fresh keychain.
+pub(super) async fn certs_secure(
+    State(app): State<App>,
+    shown: Shown,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let repeated = headers.get(BUILD_ID_HEADER).and_then(|value| value.to_str().ok());
+    if repeated != Some(id.as_str()) {
+        return Err(Error::Forbidden("X-Build-Id must repeat the build's id".into()));
+    }
+    let archive = machines::certs(&app, &shown.proof(None)?, &id).await?;
+    let certs = baton_archive::certs(std::io::Cursor::new(&archive[..]))
+        .map_err(|error| Error::Invalid(format!("the certs archive cannot be used: {error}")))?;
+    let mut random = [0; 24];
+    app.entropy.fill(&mut random);
+    let profiles: Vec<String> =
+        certs.provisioning_profiles.iter().map(|(_, bytes)| STANDARD.encode(bytes.expose())).collect();
+    let mut response = ok(&json!({
+        "p12": STANDARD.encode(certs.p12.expose()),
+        "p12Password": certs.p12_password.expose(),
+        "keychainPassword": STANDARD.encode(random),
+        "provisioningProfiles": profiles,
+    }));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}

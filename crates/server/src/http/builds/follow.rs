@@ -1,0 +1,128 @@
+//! Logs of builds: a page, a page that waits, or a stream that follows.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use baton_core::RunId;
+use baton_proto::BuildLogLine;
+use baton_store::Scope;
+use futures_util::stream::{self, Stream, StreamExt};
+use http::HeaderMap;
+use http::header::ACCEPT;
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::super::extract::{Params, Path};
+use super::super::ok;
+use super::credentials::Shown;
+use crate::service::builds::{self, logs};
+use crate::{App, Error};
+
+/// How often a log is looked at that another server may write.
+const LOOK: Duration = Duration::from_secs(1);
+/// Longest time a page waits for lines.
+const WAIT_MS_MAX: u64 = 60_000;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct LogsQuery {
+    limit: Option<usize>,
+    after: Option<u64>,
+    /// Waits this long for lines when there are none.
+    wait_ms: Option<u64>,
+    follow: Option<bool>,
+}
+
+pub(super) async fn logs(
+    State(app): State<App>,
+    shown: Shown,
+    Path(id): Path<String>,
+    Params(query): Params<LogsQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let reader = shown.reader()?;
+    let limit = query.limit.unwrap_or(logs::PAGE_LINES);
+    if !(1..=logs::LINES_MAX).contains(&limit) {
+        return Err(Error::Invalid(format!("limit must be 1 to {}", logs::LINES_MAX)));
+    }
+    let after = query.after.unwrap_or(0);
+    let wants_stream = headers.get(ACCEPT).is_some_and(|accept| accept.as_bytes().starts_with(b"text/event-stream"));
+    if wants_stream || query.follow == Some(true) {
+        let found = builds::visible(&app, &reader, Scope::Read, &id).await?;
+        let events = follow(app, found.record.id, after);
+        return Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response());
+    }
+    let mut page = logs::read(&app, &reader, &id, after, limit).await?;
+    if page.logs.is_empty() && query.wait_ms.is_some_and(|wait| wait > 0) {
+        let deadline = Instant::now() + Duration::from_millis(query.wait_ms.unwrap_or(0).min(WAIT_MS_MAX));
+        let found = builds::visible(&app, &reader, Scope::Read, &id).await?;
+        page.logs = next_lines(&app, found.record.id, after, limit, deadline).await?;
+    }
+    Ok(ok(&page))
+}
+
+/// Waits for lines after this number; none when the time is over or the build has ended.
+async fn next_lines(
+    app: &App,
+    run: RunId,
+    after: u64,
+    limit: usize,
+    deadline: Instant,
+) -> Result<Vec<BuildLogLine>, Error> {
+    loop {
+        // Watch before looking: a line between the look and the wait would wake nobody.
+        let (written, ended) = (app.log_news.watch(run), app.watchers.watch(run));
+        let (written, ended) = (written.notified(), ended.notified());
+        tokio::pin!(written, ended);
+        written.as_mut().enable();
+        ended.as_mut().enable();
+        let over = has_ended(app, run).await?;
+        let lines = app.store.logs(run, after, limit).await?;
+        if !lines.is_empty() || over || Instant::now() >= deadline {
+            return Ok(lines.into_iter().map(logs::shown).collect());
+        }
+        let look = Instant::now() + LOOK;
+        tokio::select! {
+            () = written => {}
+            () = ended => {}
+            () = tokio::time::sleep_until(look.min(deadline)) => {}
+        }
+    }
+}
+
+async fn has_ended(app: &App, run: RunId) -> Result<bool, Error> {
+    Ok(app.store.run(run).await?.is_none_or(|record| record.state.is_ended()))
+}
+
+/// Every line as an event, with its number as the event's id, until the build has ended.
+fn follow(app: App, run: RunId, after: u64) -> impl Stream<Item = Result<Event, Infallible>> {
+    stream::unfold(Some((app, after)), move |state| async move {
+        let (app, after) = state?;
+        let deadline = Instant::now() + Duration::from_millis(WAIT_MS_MAX);
+        match next_lines(&app, run, after, logs::PAGE_LINES, deadline).await {
+            Ok(lines) => {
+                let last = lines.last().map_or(after, |line| line.number);
+                let mut events: Vec<_> = lines.iter().map(line_event).collect();
+                let over = lines.is_empty() && has_ended(&app, run).await.unwrap_or(true);
+                if over {
+                    events.push(Event::default().event("end").data("{}"));
+                }
+                Some((stream::iter(events), (!over).then_some((app, last))))
+            }
+            Err(error) => {
+                let problem = Event::default().event("error").data(error.to_string());
+                Some((stream::iter(vec![problem]), None))
+            }
+        }
+    })
+    .flatten()
+    .map(Ok)
+}
+
+fn line_event(line: &BuildLogLine) -> Event {
+    let data = serde_json::to_string(line).unwrap_or_default();
+    Event::default().id(line.number.to_string()).data(data)
+}

@@ -1,0 +1,53 @@
+//! Files in multipart bodies, passed on as they come.
+
+use std::time::Duration;
+
+use axum::extract::multipart::{Field, Multipart, MultipartError};
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt};
+use http::StatusCode;
+
+use crate::artifacts::Source;
+use crate::{App, Error};
+
+/// Longest text field, in bytes.
+const TEXT_BYTES_MAX: usize = 64 * 1024;
+
+/// The next field, or `None` at the end.
+pub(super) async fn next<'a>(app: &App, body: &'a mut Multipart) -> Result<Option<Field<'a>>, Error> {
+    within(app, body.next_field()).await?.map_err(wrong)
+}
+
+/// A short text field.
+pub(super) async fn text(app: &App, mut field: Field<'_>) -> Result<String, Error> {
+    let name = field.name().unwrap_or_default().to_owned();
+    let mut all = Vec::new();
+    while let Some(chunk) = within(app, field.chunk()).await?.map_err(wrong)? {
+        all.extend_from_slice(&chunk);
+        if all.len() > TEXT_BYTES_MAX {
+            return Err(Error::TooLarge { limit: TEXT_BYTES_MAX });
+        }
+    }
+    String::from_utf8(all).map_err(|_| Error::Invalid(format!("the field {name} must be UTF-8")))
+}
+
+/// A file field as a stream. A sender that falls silent for too long is cut off, however long the whole takes.
+pub(super) fn bytes<'a>(app: &App, field: Field<'a>) -> Source<'a> {
+    let patience = Duration::from_millis(app.settings.body_timeout_ms);
+    stream::try_unfold(field, move |mut field| async move {
+        let chunk = tokio::time::timeout(patience, field.chunk()).await.map_err(|_| Error::TooSlow)?;
+        Ok(chunk.map_err(wrong)?.map(|chunk: Bytes| (chunk, field)))
+    })
+    .boxed()
+}
+
+async fn within<T>(app: &App, part: impl Future<Output = T>) -> Result<T, Error> {
+    tokio::time::timeout(Duration::from_millis(app.settings.body_timeout_ms), part).await.map_err(|_| Error::TooSlow)
+}
+
+fn wrong(error: MultipartError) -> Error {
+    match error.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => Error::TooLarge { limit: TEXT_BYTES_MAX },
+        _ => Error::Malformed(format!("the multipart body is broken or ended early: {}", error.body_text())),
+    }
+}

@@ -1,0 +1,178 @@
+//! /api/builds: submitting, listing, cancelling.
+
+use axum::extract::FromRequest;
+use axum::extract::{Multipart, Request, State};
+use axum::response::{IntoResponse, Response};
+use baton_proto::{BuildStatus, IDEMPOTENCY_KEY_HEADER};
+use baton_store::{ArtifactOwner, Page};
+use http::{HeaderMap, StatusCode, header};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::super::extract::{Auth, Params, Path};
+use super::super::runs::{cursor, page_size};
+use super::super::{answer, ok};
+use super::credentials::Shown;
+use super::multipart;
+use crate::artifacts::{Terms, UploadId, announced};
+use crate::auth::Caller;
+use crate::service::builds::files::{self, File, NewFile};
+use crate::service::builds::submit::Wishes;
+use crate::service::builds::{self, control, read};
+use crate::{App, Error};
+
+/// Submits a build: its source, and what its submitter wishes, as fields of one body.
+pub(super) async fn submit(State(app): State<App>, Auth(caller): Auth, request: Request) -> Response {
+    match take(&app, &caller, request).await {
+        Ok(submitted) => answer(StatusCode::CREATED, &submitted),
+        // The words are part of the protocol.
+        Err(full @ Error::QueueFull { .. }) => {
+            let mut response = full.into_response();
+            let body = json!({"error": "Build queue full, try again later", "code": "queue_full"}).to_string();
+            response.headers_mut().remove(header::CONTENT_LENGTH);
+            *response.body_mut() = body.into();
+            response
+        }
+        Err(other) => other.into_response(),
+    }
+}
+
+async fn take(app: &App, caller: &Caller, request: Request) -> Result<baton_proto::SubmittedBuild, Error> {
+    let headers = request.headers().clone();
+    let idempotency_key = header_text(&headers, IDEMPOTENCY_KEY_HEADER)?;
+    let mut wishes = Wishes { idempotency_key, ..Wishes::default() };
+    let mut body = Multipart::from_request(request, app).await.map_err(|rejection| {
+        Error::Malformed(format!("the body must be multipart/form-data: {}", rejection.body_text()))
+    })?;
+    // A sum in the head of the request is the source's: it is the one large file.
+    let sum = announced(&headers)?;
+    let (mut source, mut certs): (Option<File>, Option<File>) = (None, None);
+    let namespace = builds::namespace_of(caller);
+    caller.may(baton_store::Scope::Submit, namespace)?;
+    while let Some(field) = multipart::next(app, &mut body).await? {
+        let name = field.name().unwrap_or_default().to_owned();
+        match name.as_str() {
+            "platform" => wishes.platform = multipart::text(app, field).await?,
+            "project" => wishes.project = Some(multipart::text(app, field).await?).filter(|text| !text.is_empty()),
+            "priority" => wishes.priority = Some(priority(&multipart::text(app, field).await?)?),
+            "baseImageId" | "base_image" => {
+                wishes.base_image = Some(multipart::text(app, field).await?).filter(|text| !text.is_empty());
+            }
+            "source_upload" => {
+                if source.is_some() {
+                    return Err(Error::Malformed("the source came twice".into()));
+                }
+                let upload = upload_id(&multipart::text(app, field).await?)?;
+                let terms = Terms { sha256: sum, ..Terms::up_to(app.settings.artifact_bytes_max) };
+                let new = NewFile { namespace, owner: ArtifactOwner::Source, name: None, terms };
+                source = Some(files::adopt(app, new, caller, upload).await?);
+            }
+            "source" | "certs" => {
+                let is_source = name == "source";
+                if source.is_some() && is_source || certs.is_some() && !is_source {
+                    return Err(Error::Malformed(format!("the field {name} came twice")));
+                }
+                let file_name = field.file_name().map(str::to_owned);
+                let (owner, terms) = match is_source {
+                    true => {
+                        (ArtifactOwner::Source, Terms { sha256: sum, ..Terms::up_to(app.settings.artifact_bytes_max) })
+                    }
+                    false => (ArtifactOwner::Certs, Terms::up_to(app.settings.artifact_bytes_max)),
+                };
+                let new = NewFile { namespace, owner, name: file_name.as_deref(), terms };
+                let file = files::take_in(app, new, multipart::bytes(app, field)).await?;
+                *(if is_source { &mut source } else { &mut certs }) = Some(file);
+            }
+            // Others may send more than we know of.
+            _ => drop(multipart::text(app, field).await?),
+        }
+    }
+    let result = match source {
+        None => Err(Error::Malformed("the field source is missing: the archive to build".into())),
+        Some(source) => builds::submit::files(app, caller, wishes, source, certs).await,
+    };
+    if result.is_err() {
+        for (file, kind) in [(source, baton_store::ArtifactKind::Source), (certs, baton_store::ArtifactKind::Certs)] {
+            if let Some(file) = file {
+                files::remove(app, file.id, &files::path_of(file.id, kind)).await;
+            }
+        }
+    }
+    result
+}
+
+pub(super) fn upload_id(text: &str) -> Result<UploadId, Error> {
+    text.trim().parse().map_err(|_| Error::NotFound { what: "upload", id: text.trim().to_owned() })
+}
+
+fn priority(text: &str) -> Result<u8, Error> {
+    text.trim().parse().map_err(|_| Error::Invalid("priority must be 0 to 9".into()))
+}
+
+pub(super) fn header_text(headers: &HeaderMap, name: &str) -> Result<Option<String>, Error> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    value.to_str().map(|text| Some(text.to_owned())).map_err(|_| Error::Invalid(format!("{name} must be plain text")))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ListBuilds {
+    status: Option<BuildStatus>,
+    platform: Option<String>,
+    worker_id: Option<String>,
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
+
+pub(super) async fn list(
+    State(app): State<App>,
+    Auth(caller): Auth,
+    Params(wanted): Params<ListBuilds>,
+) -> Result<Response, Error> {
+    let page = Page { after: cursor(wanted.cursor.as_deref())?, limit: page_size(wanted.limit)? };
+    let worker = match wanted.worker_id.as_deref() {
+        Some(name) => Some(builds::builders::worker_named(&app, &caller, name).await?),
+        None => None,
+    };
+    let filter = read::Filter { status: wanted.status, platform: wanted.platform, worker };
+    Ok(ok(&read::list(&app, &caller, &filter, page).await?))
+}
+
+pub(super) async fn active(State(app): State<App>, Auth(caller): Auth) -> Result<Response, Error> {
+    Ok(ok(&json!({"builds": read::active(&app, &caller).await?})))
+}
+
+pub(super) async fn statistics(State(app): State<App>, Auth(caller): Auth) -> Result<Response, Error> {
+    let counts = read::counts(&app, &caller).await?;
+    let all = [
+        ("pending", counts.pending),
+        ("assigned", counts.assigned),
+        ("building", counts.building),
+        ("completed", counts.completed),
+        ("failed", counts.failed),
+        ("cancelled", counts.cancelled),
+    ];
+    let mut shown: serde_json::Map<String, serde_json::Value> =
+        all.iter().map(|(status, count)| ((*status).to_owned(), (*count).into())).collect();
+    shown.insert("total".into(), all.iter().map(|(_, count)| *count).sum::<u64>().into());
+    Ok(ok(&shown))
+}
+
+pub(super) async fn get(State(app): State<App>, shown: Shown, Path(id): Path<String>) -> Result<Response, Error> {
+    Ok(ok(&read::one(&app, &shown.reader()?, &id).await?))
+}
+
+pub(super) async fn cancel(State(app): State<App>, shown: Shown, Path(id): Path<String>) -> Result<Response, Error> {
+    Ok(ok(&control::cancel(&app, &shown.reader()?, &id).await?))
+}
+
+pub(super) async fn retry(
+    State(app): State<App>,
+    shown: Shown,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let key = header_text(&headers, IDEMPOTENCY_KEY_HEADER)?;
+    let submitted = control::retry(&app, &shown.reader()?, &id, key.as_deref()).await?;
+    Ok(answer(StatusCode::CREATED, &submitted))
+}

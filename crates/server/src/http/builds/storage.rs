@@ -1,0 +1,103 @@
+//! /api/v1/uploads: files in pieces, so that a cut connection does not start over (tus 1.0). /api/v1/cache: files named by their sum.
+
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use baton_store::Scope;
+use http::{HeaderMap, Method, StatusCode};
+use serde_json::json;
+
+use super::super::answer;
+use super::super::extract::{Auth, Path};
+use super::machines::whole;
+use super::runs::upload_id;
+use crate::artifacts::{Download, Sha256Sum, tus};
+use crate::auth::Caller;
+use crate::{App, Error};
+
+/// Who brings a file: a submitter, or a worker with a result.
+fn may_bring(caller: &Caller) -> Result<(), Error> {
+    caller.has(Scope::Submit).or_else(|_| caller.has(Scope::Worker))
+}
+
+pub(super) async fn options(State(app): State<App>) -> Response {
+    tus::options(&app.uploads)
+}
+
+pub(super) async fn create(State(app): State<App>, Auth(caller): Auth, headers: HeaderMap) -> Result<Response, Error> {
+    may_bring(&caller)?;
+    let now = app.store.now().await?;
+    let location = |id| format!("/api/v1/uploads/{id}");
+    let created = tus::create(&app.uploads, &headers, &caller.key_id, location, now).await;
+    Ok(created.map_or_else(IntoResponse::into_response, |(_, response)| response))
+}
+
+pub(super) async fn head(
+    State(app): State<App>,
+    Auth(caller): Auth,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let (id, now) = (upload_id(&id)?, app.store.now().await?);
+    let found = tus::head(&app.uploads, &headers, id, &caller.key_id, now).await;
+    Ok(found.map_or_else(IntoResponse::into_response, |(_, response)| response))
+}
+
+pub(super) async fn patch(
+    State(app): State<App>,
+    Auth(caller): Auth,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Error> {
+    let (id, now) = (upload_id(&id)?, app.store.now().await?);
+    let headers = request.headers().clone();
+    let added = tus::patch(&app.uploads, &headers, whole(&app, request), id, &caller.key_id, now).await;
+    Ok(added.map_or_else(IntoResponse::into_response, |(_, response)| response))
+}
+
+pub(super) async fn delete(
+    State(app): State<App>,
+    Auth(caller): Auth,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let (id, now) = (upload_id(&id)?, app.store.now().await?);
+    Ok(tus::delete(&app.uploads, &headers, id, &caller.key_id, now).await.unwrap_or_else(IntoResponse::into_response))
+}
+
+fn sum_of(text: &str) -> Result<Sha256Sum, Error> {
+    text.parse()
+        .map_err(|_| Error::Invalid("the last part of the path must be a SHA-256 sum in hexadecimal digits".into()))
+}
+
+/// Puts a file into the cache. What is there already is not read again.
+pub(super) async fn put_cached(
+    State(app): State<App>,
+    Auth(caller): Auth,
+    Path(sum): Path<String>,
+    request: Request,
+) -> Result<Response, Error> {
+    caller.has(Scope::Worker)?;
+    let sum = sum_of(&sum)?;
+    let length = request.headers().get(http::header::CONTENT_LENGTH);
+    let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
+    let stored = app.cache.put(sum, whole(&app, request), length).await?;
+    Ok(answer(StatusCode::CREATED, &json!({"sha256": sum.to_string(), "size": stored.size})))
+}
+
+pub(super) async fn get_cached(
+    State(app): State<App>,
+    Auth(caller): Auth,
+    Path(sum): Path<String>,
+    method: Method,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    caller.has(Scope::Worker)?;
+    let sum = sum_of(&sum)?;
+    let found = app.cache.has(sum).await?;
+    let size = found.ok_or_else(|| Error::NotFound { what: "file", id: format!("{sum} in the cache") })?;
+    let (path, name) = (app.cache.path(sum), sum.to_string());
+    let content_type = "application/octet-stream";
+    Download { path: &path, size, sha256: sum, file_name: &name, content_type }
+        .answer(&app.storage, &method, &headers)
+        .await
+}

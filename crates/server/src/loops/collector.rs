@@ -1,0 +1,61 @@
+//! Removes files that nobody can read any more, and looks after builds that stand still.
+
+use std::time::Duration;
+
+use baton_core::Millis;
+
+use crate::artifacts::StorageError;
+use crate::service::builds::files;
+use crate::{App, Error};
+
+/// Files removed in one pass.
+const FILES_MAX: usize = 200;
+/// Drafts that nobody has written to for this long were left by a server that ended badly.
+const DRAFT_AGE: Duration = Duration::from_secs(24 * 3_600);
+/// Builds that are told of in one pass.
+const STUCK_MAX: usize = 20;
+
+/// Removes what a crash, a lost lease or retention left.
+pub(crate) async fn collect(app: &App) -> Result<String, Error> {
+    let mut removed = 0;
+    loop {
+        let orphans = app.store.orphans(files::UNUSED_MS, FILES_MAX).await?;
+        let count = orphans.len();
+        let mut gone = Vec::with_capacity(count);
+        for file in orphans {
+            match app.storage.delete(&files::path_of(file.id, file.kind)).await {
+                Ok(()) | Err(StorageError::NotFound) => gone.push(file.id),
+                Err(error) => tracing::warn!(%error, file = %file.id, "a file could not be removed; it is tried again"),
+            }
+        }
+        app.store.forget_artifacts(&gone).await?;
+        removed += gone.len();
+        if count < FILES_MAX || gone.is_empty() {
+            break;
+        }
+    }
+    Ok(format!("{removed} files removed"))
+}
+
+/// Removes drafts and uploads that nobody goes on with, and what the cache has not used for the longest. Reads the storage's
+/// directory, so it is not done often.
+pub(crate) async fn sweep(app: &App) -> Result<String, Error> {
+    let drafts = app.storage.sweep(DRAFT_AGE).await?;
+    let now = app.store.now().await?;
+    let uploads = app.uploads.sweep(now).await.map_err(|error| {
+        tracing::warn!(%error, "uploads that have expired could not be removed");
+        Error::Unavailable
+    })?;
+    let evicted = app.cache.pass().await?;
+    Ok(format!("{drafts} drafts and {uploads} uploads removed, {} files left the cache", evicted.files))
+}
+
+/// Says which builds have been silent for long. Nothing is done to them: their builders live, or the reaper would know.
+pub(super) async fn look_for_stuck(app: &App) -> Result<String, Error> {
+    let stuck = app.store.stuck_builds(app.settings.build_stuck_ms as Millis, STUCK_MAX).await?;
+    for run in &stuck {
+        tracing::warn!(build = %run, "a build has been silent for long");
+    }
+    app.metrics.builds_stuck.set(stuck.len() as i64);
+    Ok(format!("{} builds are silent", stuck.len()))
+}

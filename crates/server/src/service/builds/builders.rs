@@ -1,0 +1,255 @@
+//! Builders of the polling protocol: register, poll, say goodbye.
+//!
+//! A builder is a name that outlives its incarnations; each incarnation is a worker of the kernel. Its token changes with every
+//! poll, and a lost answer never locks it out.
+
+use std::collections::BTreeMap;
+
+use baton_core::{Epoch, Millis, WorkerId, token};
+use baton_proto::{
+    BuildJob, BuilderStats, Claim, ClaimedRun, Polled, PolledQueue, RegisterBuilder, RegisteredBuilder, Time,
+    UnregisteredBuilder,
+};
+use baton_store::{Builder, NewWorker, Scope, WorkerInfo, WorkerStatus};
+
+use super::holder::{self, Proof};
+use super::{QUEUE, find, heard_of, logs, namespace_of};
+use crate::auth::Caller;
+use crate::service::{audit, check_name, check_text, claim, run_id};
+use crate::workers::BUILDER_LABEL;
+use crate::{App, Error};
+
+/// How long a token lives.
+pub const TOKEN_TTL_MS: Millis = 90_000;
+/// Builds that one builder may do at once.
+const CONCURRENT_MAX: u32 = 1_000;
+/// Platforms that one builder may name.
+const PLATFORMS_MAX: usize = 50;
+/// Counting what waits stops here.
+const PENDING_MAX: u64 = 10_000;
+
+/// Registers a builder, or a new incarnation of one that is known.
+pub async fn register(app: &App, caller: &Caller, new: RegisterBuilder) -> Result<RegisteredBuilder, Error> {
+    let namespace = namespace_of(caller);
+    caller.may(Scope::Worker, namespace)?;
+    check(&new)?;
+    let name_id = match new.id.clone().filter(|id| !id.is_empty()) {
+        Some(id) => id,
+        None => fresh_worker(app).to_string(),
+    };
+    let known = app.store.builder(namespace, &name_id).await?;
+    if known.as_ref().is_some_and(|known| known.key_id.as_deref() != Some(caller.key_id.as_str())) {
+        return Err(foreign(app, caller, &name_id).await?);
+    }
+    let still_working = new.active_build_count.is_some_and(|count| count > 0);
+    let worker = match &known {
+        Some(known) if still_working && goes_on(app, known).await? => known.worker,
+        _ => make_worker(app, caller, &name_id, &new).await?,
+    };
+    let set = app.store.set_builder(namespace, &name_id, worker, Some(&caller.key_id), TOKEN_TTL_MS).await?;
+    let Some(set) = set else { return Err(foreign(app, caller, &name_id).await?) };
+    if let Some(replaced) = set.replaced {
+        end(app, replaced, "the builder registered anew").await?;
+    }
+    let status = match known {
+        Some(_) => "re-registered",
+        None => "registered",
+    };
+    if status == "re-registered" {
+        audit::act(app, caller, "builder.registered_again", &name_id, "its old token is dead", Some(namespace)).await?;
+    }
+    Ok(RegisteredBuilder {
+        id: name_id,
+        access_token: token::builder(&app.secret, worker, set.token),
+        status: status.into(),
+    })
+}
+
+fn check(new: &RegisterBuilder) -> Result<(), Error> {
+    new.id.as_deref().filter(|id| !id.is_empty()).map_or(Ok(()), |id| check_name("id", id))?;
+    check_name("name", &new.name)?;
+    check_text("name", &new.name)?;
+    let platforms = &new.capabilities.platforms;
+    if platforms.is_empty() || platforms.len() > PLATFORMS_MAX {
+        return Err(Error::Invalid(format!("capabilities.platforms must name 1 to {PLATFORMS_MAX} platforms")));
+    }
+    platforms.iter().try_for_each(|platform| check_name("capabilities.platforms", platform))?;
+    match new.capabilities.max_concurrent_builds {
+        Some(many) if !(1..=CONCURRENT_MAX).contains(&many) => {
+            Err(Error::Invalid(format!("capabilities.maxConcurrentBuilds must be 1 to {CONCURRENT_MAX}")))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+async fn foreign(app: &App, caller: &Caller, name_id: &str) -> Result<Error, Error> {
+    let detail = "registered with another API key";
+    audit::act(app, caller, "builder.refused", name_id, detail, Some(namespace_of(caller))).await?;
+    Ok(Error::Forbidden(format!("the worker {name_id} {detail}; use that one, or another id")))
+}
+
+fn fresh_worker(app: &App) -> WorkerId {
+    let mut random = [0; 16];
+    app.entropy.fill(&mut random);
+    WorkerId::from_random(u128::from_ne_bytes(random))
+}
+
+/// Whether a builder that says it still works on something does so as far as the kernel knows.
+async fn goes_on(app: &App, known: &Builder) -> Result<bool, Error> {
+    let worker = app.store.worker(known.worker).await?;
+    Ok(known.revoked_at.is_none() && worker.is_some_and(|worker| worker.status != WorkerStatus::Offline))
+}
+
+async fn make_worker(app: &App, caller: &Caller, name_id: &str, new: &RegisterBuilder) -> Result<WorkerId, Error> {
+    let mut types = new.capabilities.platforms.clone();
+    types.sort_unstable();
+    types.dedup();
+    let worker = NewWorker {
+        id: fresh_worker(app),
+        instance: None,
+        namespace: namespace_of(caller).to_owned(),
+        name: new.name.clone(),
+        info: WorkerInfo {
+            queues: vec![QUEUE.to_owned()],
+            types,
+            labels: BTreeMap::from([(BUILDER_LABEL.to_owned(), name_id.to_owned())]),
+            ..WorkerInfo::default()
+        },
+        max_concurrent: new.capabilities.max_concurrent_builds.unwrap_or(1),
+        ttl_ms: app.settings.build_heartbeat_timeout_ms as Millis,
+        key_id: Some(caller.key_id.clone()),
+    };
+    Ok(app.store.register(worker).await?.id)
+}
+
+/// Takes an incarnation out of the game; what it held goes to others at once. Returns how many builds that were.
+async fn end(app: &App, worker: WorkerId, why: &str) -> Result<u64, Error> {
+    app.workers.forget(worker);
+    let Some(change) = app.store.set_worker(worker, WorkerStatus::Offline, why).await? else { return Ok(0) };
+    app.after().wake(&change.woken);
+    Ok(change.given_back)
+}
+
+/// An old token was shown again: whoever has the newest may be the thief.
+pub(super) async fn revoke(app: &App, worker: WorkerId) -> Result<(), Error> {
+    end(app, worker, "an old token was shown again").await.map(|_| ())
+}
+
+/// Says goodbye.
+pub async fn unregister(app: &App, proof: &Proof<'_>) -> Result<UnregisteredBuilder, Error> {
+    let builder = builder(app, proof).await?;
+    let builds_reassigned = end(app, builder.worker, "it said goodbye").await?;
+    Ok(UnregisteredBuilder { success: true, builds_reassigned })
+}
+
+async fn builder(app: &App, proof: &Proof<'_>) -> Result<Builder, Error> {
+    match proof {
+        Proof::BuilderToken(caller, shown) => holder::builder_by_token(app, caller, shown).await,
+        Proof::BuilderName(caller, name) => holder::builder_by_name(app, caller, name).await,
+        Proof::Machine(_) | Proof::Lease(_) => Err(Error::Forbidden("only a worker can do this".into())),
+    }
+}
+
+/// Looks for work, and changes the token.
+pub async fn poll(app: &App, caller: &Caller, proof: &Proof<'_>) -> Result<Polled, Error> {
+    let (builder, next) = match proof {
+        Proof::BuilderToken(caller, shown) => holder::token_shown(app, caller, shown, Some(TOKEN_TTL_MS)).await?,
+        Proof::BuilderName(_, name_id) => {
+            let builder = holder::builder_by_name(app, caller, name_id).await?;
+            let next = builder.token;
+            (builder, Some(next))
+        }
+        Proof::Machine(_) | Proof::Lease(_) => return Err(Error::Forbidden("only a worker can poll".into())),
+    };
+    app.workers.get(builder.worker).await?.ok_or_else(|| Error::no_worker(&builder.name_id))?;
+    // A poll is a sign of life, like a heartbeat.
+    heard_of(app, builder.worker).await?;
+    let wanted = Claim { max: Some(1), ..Claim::default() };
+    let claimed = match claim::many(app, caller, builder.worker, wanted).await {
+        Ok(claimed) => claimed.into_iter().next(),
+        // It has as much as it can do, is on its way out, or feels unwell: no work, and no error.
+        Err(Error::WorkerFull | Error::WorkerDraining | Error::WorkerUnfit(_)) => None,
+        Err(other) => return Err(other),
+    };
+    let job = match claimed {
+        Some(claimed) => Some(job(app, &builder, claimed).await?),
+        None => None,
+    };
+    let next = next.unwrap_or(builder.token);
+    Ok(Polled {
+        job,
+        access_token: token::builder(&app.secret, builder.worker, next),
+        queue: PolledQueue { pending: pending(app, &builder.namespace).await? },
+        poll_after_ms: app.settings.build_poll_after_ms,
+    })
+}
+
+/// A claimed build, as builders know it.
+async fn job(app: &App, builder: &Builder, claimed: ClaimedRun) -> Result<BuildJob, Error> {
+    let found = find(app, &claimed.run_id).await?;
+    let run = run_id(&claimed.run_id)?;
+    logs::note(app, &found, format!("Assigned to worker {} (attempt {})", builder.name_id, claimed.epoch)).await;
+    let path = |file: &str| format!("/api/builds/{}/{file}", claimed.run_id);
+    let has_certs = matches!(found.build.submitted.source, baton_store::BuildSource::Files { certs: Some(_), .. });
+    Ok(BuildJob {
+        id: claimed.run_id.clone(),
+        platform: found.build.submitted.platform,
+        source_url: path("source"),
+        certs_url: has_certs.then(|| path("certs")),
+        submitted_at: Time(found.record.submitted_at),
+        base_image_id: found.build.submitted.base_image.or_else(|| app.settings.build_base_image.clone()),
+        otp: token::otp(&app.secret, run, Epoch(claimed.epoch)),
+    })
+}
+
+async fn pending(app: &App, namespace: &str) -> Result<u64, Error> {
+    let name = baton_store::LaneName {
+        namespace: namespace.to_owned(),
+        queue: QUEUE.to_owned(),
+        kind: super::PLATFORM_GIT.to_owned(),
+    };
+    let queue = app.lanes.get(vec![name]).await?[0].queue;
+    let depths = app.store.depths(&[queue], PENDING_MAX).await?;
+    Ok(depths.iter().map(|depth| depth.ready).sum())
+}
+
+/// A sign of life of a builder, about one build of its.
+pub async fn heartbeat(app: &App, proof: &Proof<'_>, build_id: &str) -> Result<(), Error> {
+    let (found, lease) = holder::lease(app, proof, build_id).await?;
+    if found.record.cancel_by.is_some() {
+        return Err(Error::Cancelling);
+    }
+    if let Some(worker) = found.record.worker {
+        heard_of(app, worker).await?;
+    }
+    app.starts.call_one(lease).await.map(|_| ())
+}
+
+/// What a builder did so far.
+pub async fn stats(app: &App, caller: &Caller, name_id: &str) -> Result<BuilderStats, Error> {
+    let namespace = namespace_of(caller);
+    caller.may(Scope::Read, namespace)?;
+    let builder = app.store.builder(namespace, name_id).await?.ok_or_else(|| Error::no_worker(name_id))?;
+    let worker = app.store.worker(builder.worker).await?;
+    let status = worker.as_ref().map_or(WorkerStatus::Offline, |worker| worker.status);
+    let uptime_ms = match status {
+        WorkerStatus::Offline => 0,
+        WorkerStatus::Online | WorkerStatus::Draining => app.store.now().await? - builder.registered_at,
+    };
+    Ok(BuilderStats {
+        total_builds: builder.succeeded + builder.failed,
+        successful_builds: builder.succeeded,
+        failed_builds: builder.failed,
+        worker_name: worker.map_or_else(|| builder.name_id.clone(), |worker| worker.name),
+        status: crate::service::workers::status_name(status).to_lowercase(),
+        uptime: (uptime_ms.max(0) / 1_000) as u64,
+    })
+}
+
+/// The worker behind a name: of a builder, or of a worker of the native API.
+pub async fn worker_named(app: &App, caller: &Caller, name_id: &str) -> Result<WorkerId, Error> {
+    match app.store.builder(namespace_of(caller), name_id).await? {
+        Some(builder) => Ok(builder.worker),
+        None => crate::service::worker_id(name_id),
+    }
+}

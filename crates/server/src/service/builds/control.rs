@@ -1,0 +1,42 @@
+//! cancel and retry of builds.
+
+use baton_core::Millis;
+use baton_proto::{CancelledBuild, SubmittedBuild};
+use baton_store::{Idempotency, Scope};
+
+use super::submit::{Wanted, take_in};
+use super::{Reader, status_of, visible};
+use crate::service::{check_name, settle};
+use crate::{App, Error};
+
+/// Cancels a build: at once when nobody has it, otherwise its builder is told and has a grace time.
+pub async fn cancel(app: &App, reader: &Reader<'_>, id: &str) -> Result<CancelledBuild, Error> {
+    let found = visible(app, reader, Scope::Submit, id).await?;
+    let run = found.record.id;
+    app.metrics.cancel.calls.inc();
+    app.metrics.cancel.runs.inc();
+    let changes = app.store.cancel(vec![run], app.settings.cancel_grace_ms as Millis).await?;
+    app.after().changed([run].into_iter(), &changes);
+    let outcome = settle(app, run, changes.verdicts[0]).await?;
+    Ok(CancelledBuild { success: true, status: status_of(outcome.state) })
+}
+
+/// Makes a new build of the same source. The old one stays as it is.
+pub async fn retry(app: &App, reader: &Reader<'_>, id: &str, key: Option<&str>) -> Result<SubmittedBuild, Error> {
+    key.map_or(Ok(()), |key| check_name("Idempotency-Key", key))?;
+    let found = visible(app, reader, Scope::Submit, id).await?;
+    if !found.record.state.is_ended() {
+        let status = status_of(found.record.state).as_str();
+        return Err(Error::Conflict(format!("the build is {status}; cancel it before you retry it")));
+    }
+    let run = found.record.id;
+    let wanted = Wanted {
+        build: found.build.submitted,
+        priority: Some(found.record.priority),
+        // The build is all there is to say, and it is part of the key.
+        idempotency: key.map(|key| Idempotency { key: format!("retry\u{1f}{run}\u{1f}{key}"), fingerprint: [0; 16] }),
+        input: String::from_utf8_lossy(&found.record.input).into_owned(),
+        retry_of: Some(run),
+    };
+    take_in(app, wanted).await
+}

@@ -1,0 +1,223 @@
+//! Builds from repositories, for builders that poll with nothing but an API key.
+//!
+//! Such a builder has no name and sends no heartbeats. All builders of one API key are one worker of the kernel, and each build
+//! has a lease of its own, as long as a build may take.
+
+use std::collections::BTreeMap;
+
+use baton_core::{Millis, State, WorkerId};
+use baton_proto::{BuildView, GitJob, GitResult, NAMESPACE_DEFAULT, SubmitGitBuild};
+use baton_store::{
+    BuildSource, ClaimSlot, LaneName, LeaseRef, NewBuild, NewWorker, Scope, Verdict, WorkerInfo, WorkerStatus,
+};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::submit::{Wanted, once, take_in};
+use super::{Found, PLATFORM_GIT, QUEUE, find, logs, namespace_of, no_build, read};
+use crate::auth::Caller;
+use crate::service::{check_name, check_text, message};
+use crate::workers::BUILDER_LABEL;
+use crate::{App, Error};
+
+/// Builds that the builders of one API key may do at once.
+const CONCURRENT_MAX: u32 = 10_000;
+/// Longest address of a repository, in bytes.
+const URL_BYTES_MAX: usize = 2_000;
+
+/// Takes a build in.
+pub async fn submit(app: &App, caller: &Caller, new: SubmitGitBuild, key: Option<&str>) -> Result<BuildView, Error> {
+    let namespace = namespace_of(caller);
+    caller.may(Scope::Submit, namespace)?;
+    check(&new)?;
+    key.map_or(Ok(()), |key| check_name("Idempotency-Key", key))?;
+    let said = serde_json::to_string(&new).map_err(|_| Error::Internal)?;
+    let input = json!({
+        "platform": PLATFORM_GIT,
+        "project": new.project_slug,
+        "git": {"url": new.source_url, "ref": new.reference, "image": new.docker_image, "version": new.version},
+    });
+    let wanted = Wanted {
+        build: NewBuild {
+            namespace: namespace.to_owned(),
+            platform: PLATFORM_GIT.to_owned(),
+            project: Some(new.project_slug.clone()),
+            key_id: Some(caller.key_id.clone()),
+            source: BuildSource::Git {
+                slug: new.project_slug,
+                version: new.version,
+                url: new.source_url,
+                reference: new.reference,
+                image: new.docker_image,
+            },
+            base_image: None,
+        },
+        priority: new.priority,
+        idempotency: key.map(|key| once(namespace, key, &said)),
+        input: input.to_string(),
+        retry_of: None,
+    };
+    let submitted = take_in(app, wanted).await?;
+    let found = find(app, &submitted.id).await?;
+    read::view(app, &found.record, &found.build).await
+}
+
+fn check(new: &SubmitGitBuild) -> Result<(), Error> {
+    for (what, text) in [("project_slug", &new.project_slug), ("version", &new.version), ("ref", &new.reference)] {
+        check_name(what, text)?;
+    }
+    for (what, text) in [("source_url", &new.source_url), ("docker_image", &new.docker_image)] {
+        if text.is_empty() || text.len() > URL_BYTES_MAX {
+            return Err(Error::Invalid(format!("{what} must have 1 to {URL_BYTES_MAX} bytes")));
+        }
+        check_text(what, text)?;
+    }
+    // An address or a ref that begins with a dash would be an option to git.
+    for (what, text) in [("source_url", &new.source_url), ("ref", &new.reference), ("docker_image", &new.docker_image)]
+    {
+        if text.starts_with('-') {
+            return Err(Error::Invalid(format!("{what} must not begin with a dash")));
+        }
+    }
+    match new.priority {
+        Some(priority) if priority > baton_core::order::PRIORITY_MAX => {
+            Err(Error::Invalid(format!("priority must be 0 to {}", baton_core::order::PRIORITY_MAX)))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Claims the next build, if there is one.
+pub async fn claim(app: &App, caller: &Caller) -> Result<Option<GitJob>, Error> {
+    let namespace = namespace_of(caller);
+    caller.may(Scope::Worker, namespace)?;
+    let worker = worker_of(app, caller).await?;
+    let name = LaneName { namespace: namespace.to_owned(), queue: QUEUE.to_owned(), kind: PLATFORM_GIT.to_owned() };
+    let lane = app.lanes.get(vec![name]).await?[0];
+    let slot = ClaimSlot {
+        worker,
+        name: caller.key_id.clone(),
+        lanes: vec![lane.lane],
+        room: 1,
+        claim_no: 0,
+        start: true,
+        lease_ms: Some(app.settings.build_git_lease_ms as Millis),
+    };
+    let Some(claimed) = app.dispatcher.poll(lane.queue, slot, Instant::now()).await?.into_iter().next() else {
+        return Ok(None);
+    };
+    let found = find(app, &claimed.run.to_string()).await?;
+    logs::note(app, &found, format!("Assigned to a builder with the API key {}", caller.key_id)).await;
+    Ok(Some(job(&found)?))
+}
+
+fn job(found: &Found) -> Result<GitJob, Error> {
+    let BuildSource::Git { slug, version, url, reference, image } = found.build.submitted.source.clone() else {
+        return Err(Error::Internal);
+    };
+    Ok(GitJob {
+        id: found.record.id.to_string(),
+        project_slug: slug,
+        version,
+        source_url: url,
+        reference,
+        docker_image: image,
+    })
+}
+
+/// The worker of the kernel that stands for all builders of an API key. Asking for work is its sign of life.
+async fn worker_of(app: &App, caller: &Caller) -> Result<WorkerId, Error> {
+    let ttl_ms = app.settings.build_git_lease_ms as Millis;
+    let namespace = caller.namespace.as_deref().unwrap_or(NAMESPACE_DEFAULT);
+    let mut random = [0; 16];
+    app.entropy.fill(&mut random);
+    let new = NewWorker {
+        id: WorkerId::from_random(u128::from_ne_bytes(random)),
+        instance: Some(format!("{namespace}\u{1f}git builders\u{1f}{}", caller.key_id)),
+        namespace: namespace.to_owned(),
+        name: format!("builders of {}", caller.key_id),
+        info: WorkerInfo {
+            queues: vec![QUEUE.to_owned()],
+            types: vec![PLATFORM_GIT.to_owned()],
+            labels: BTreeMap::from([(BUILDER_LABEL.to_owned(), name_of(caller))]),
+            ..WorkerInfo::default()
+        },
+        max_concurrent: CONCURRENT_MAX,
+        ttl_ms,
+        key_id: Some(caller.key_id.clone()),
+    };
+    let mut registered = app.store.register(new.clone()).await?;
+    if !registered.is_new {
+        let worker = app.store.worker(registered.id).await?;
+        if worker.is_none_or(|worker| worker.status == WorkerStatus::Offline) {
+            registered = app.store.register(NewWorker { instance: None, ..new }).await?;
+        }
+    }
+    if let Some(known) = app.workers.get(registered.id).await? {
+        crate::service::renew::sign_of_life(app, &known).await?;
+    }
+    Ok(registered.id)
+}
+
+/// Ends a build.
+pub async fn result(app: &App, caller: &Caller, id: &str, result: GitResult) -> Result<BuildView, Error> {
+    let namespace = namespace_of(caller);
+    caller.may(Scope::Worker, namespace)?;
+    let failed = match result.status.as_str() {
+        "success" => false,
+        "failed" => true,
+        other => return Err(Error::Malformed(format!("status must be success or failed, not {other:?}"))),
+    };
+    if result.job_id != id {
+        return Err(Error::Malformed(format!("job_id {:?} is not the build of the path", result.job_id)));
+    }
+    let found = find(app, id).await?;
+    if found.build.submitted.namespace != namespace {
+        return Err(no_build(id));
+    }
+    let holder = match found.record.worker {
+        Some(worker) => app.workers.get(worker).await?.and_then(|known| known.builder.clone()),
+        None => None,
+    };
+    if found.record.state != State::Running || holder != Some(name_of(caller)) {
+        return Err(not_running(&found));
+    }
+    let lease = LeaseRef { run: found.record.id, epoch: found.record.epoch };
+    if let Some(text) = result.logs.as_deref().filter(|text| !text.is_empty()) {
+        logs::append(app, &found, Some(lease), logs::lines_of(text)).await?;
+    }
+    let changes = match failed {
+        false => {
+            let output = result.duration.map(|duration| json!({"duration": duration}).to_string().into());
+            app.store.complete(vec![baton_store::Completion { lease, output }]).await?
+        }
+        true => {
+            let failure = baton_core::Failure {
+                reason: baton_core::Reason::Error,
+                code: None,
+                message: message(result.error.as_deref().unwrap_or("the build failed")),
+                retryable: false,
+                not_before: None,
+            };
+            app.store.fail(vec![(lease, failure)], app.entropy.die()).await?
+        }
+    };
+    app.after().changed([lease.run].into_iter(), &changes);
+    match changes.verdicts[0] {
+        Verdict::Done { .. } | Verdict::Refused(baton_core::Refused::AlreadyDone) => read::again(app, &found).await,
+        Verdict::Refused(_) | Verdict::Unknown => Err(not_running(&find(app, id).await?)),
+    }
+}
+
+fn not_running(found: &Found) -> Error {
+    match found.record.state {
+        State::Running => Error::LeaseLost,
+        state if state.is_ended() => Error::Ended(state),
+        _ => Error::Conflict("the build is not running; it waits for a builder".into()),
+    }
+}
+
+/// What all builders of an API key are called.
+fn name_of(caller: &Caller) -> String {
+    format!("key:{}", caller.key_id)
+}

@@ -1,0 +1,114 @@
+//! Who holds a build, proven in one of the ways that builders, machines and workers have.
+
+use baton_core::{RunId, token};
+use baton_store::{Builder, LeaseRef, Scope, TokenAnswer};
+
+use super::{Found, find, namespace_of, no_build};
+use crate::auth::Caller;
+use crate::service::audit;
+use crate::{App, Error};
+
+/// What a builder, a machine or a worker shows.
+#[derive(Clone, Debug)]
+pub enum Proof<'a> {
+    /// The token of a builder, with its API key.
+    BuilderToken(&'a Caller, &'a str),
+    /// The name of a builder, with the API key it registered with.
+    BuilderName(&'a Caller, &'a str),
+    /// The token of a machine that builds for a lease.
+    Machine(&'a str),
+    /// A lease of the native API.
+    Lease(&'a str),
+}
+
+/// The builder that shows this token. It is not exchanged for a new one.
+pub(crate) async fn builder_by_token(app: &App, caller: &Caller, shown: &str) -> Result<Builder, Error> {
+    token_shown(app, caller, shown, None).await.map(|(builder, _)| builder)
+}
+
+/// The builder that shows this token, and the number of the next one when `rotate` wants it.
+pub(crate) async fn token_shown(
+    app: &App,
+    caller: &Caller,
+    shown: &str,
+    rotate: Option<i64>,
+) -> Result<(Builder, Option<i64>), Error> {
+    caller.has(Scope::Worker)?;
+    let expired = || Error::TokenExpired("the worker token has expired or was replaced; register again".into());
+    let (worker, number) = token::open_builder(&app.secret, shown)
+        .ok_or_else(|| Error::TokenExpired("X-Worker-Token is no token of this server; register again".into()))?;
+    match app.store.token_shown(worker, number, rotate).await? {
+        TokenAnswer::Good { builder, next } => {
+            caller.may(Scope::Worker, &builder.namespace)?;
+            Ok((builder, next))
+        }
+        TokenAnswer::Expired | TokenAnswer::Dead => Err(expired()),
+        TokenAnswer::Replayed => {
+            let detail = "an old token was shown again: somebody has copied it, or two processes share it";
+            audit::act(app, caller, "builder.revoked", &worker.to_string(), detail, caller.namespace.as_deref())
+                .await?;
+            super::builders::revoke(app, worker).await?;
+            Err(Error::TokenExpired(format!("{detail}; the worker was revoked and has to register again")))
+        }
+        TokenAnswer::Unknown => Err(Error::no_worker(worker)),
+    }
+}
+
+/// The builder with this name, for the API key it registered with.
+pub(crate) async fn builder_by_name(app: &App, caller: &Caller, name_id: &str) -> Result<Builder, Error> {
+    caller.has(Scope::Worker)?;
+    let builder = app.store.builder(namespace_of(caller), name_id).await?.ok_or_else(|| Error::no_worker(name_id))?;
+    if builder.key_id.as_deref() != Some(caller.key_id.as_str()) {
+        return Err(Error::Forbidden(format!("the worker {name_id} registered with another API key")));
+    }
+    match builder.revoked_at {
+        Some(_) => Err(Error::TokenExpired("the worker was revoked; register again".into())),
+        None => Ok(builder),
+    }
+}
+
+/// The live lease of a build, if this proves that it is the caller's.
+pub(crate) async fn lease(app: &App, proof: &Proof<'_>, id: &str) -> Result<(Found, LeaseRef), Error> {
+    let (found, lease) = known_lease(app, proof, id).await?;
+    match found.record.state.is_held() && found.record.epoch == lease.epoch {
+        true => Ok((found, lease)),
+        false => Err(ended_or_lost(&found)),
+    }
+}
+
+/// The lease that is or was the caller's: also of a build that has ended since.
+pub(crate) async fn known_lease(app: &App, proof: &Proof<'_>, id: &str) -> Result<(Found, LeaseRef), Error> {
+    let builder = match proof {
+        Proof::BuilderToken(caller, shown) => builder_by_token(app, caller, shown).await?,
+        Proof::BuilderName(caller, name) => builder_by_name(app, caller, name).await?,
+        Proof::Machine(shown) => {
+            let run = parse(id)?;
+            let epoch = token::open_machine(&app.secret, run, shown)
+                .ok_or_else(|| Error::BadCredential("X-VM-Token is not a token of this build's machine".into()))?;
+            return Ok((find(app, id).await?, LeaseRef { run, epoch }));
+        }
+        Proof::Lease(shown) => {
+            let run = parse(id)?;
+            let lease = crate::service::open_lease(app, run, shown)?;
+            return Ok((find(app, id).await?, lease));
+        }
+    };
+    let found = find(app, id).await?;
+    if found.record.worker != Some(builder.worker) {
+        return Err(Error::Forbidden("this build is not yours: another worker has it, or nobody".into()));
+    }
+    let lease = LeaseRef { run: found.record.id, epoch: found.record.epoch };
+    Ok((found, lease))
+}
+
+fn parse(id: &str) -> Result<RunId, Error> {
+    id.parse().map_err(|_| no_build(id))
+}
+
+/// Why a lease of this build is of no use any more.
+pub(crate) fn ended_or_lost(found: &Found) -> Error {
+    match found.record.state.is_ended() {
+        true => Error::Ended(found.record.state),
+        false => Error::LeaseLost,
+    }
+}

@@ -1,0 +1,106 @@
+//! Logs of builds.
+
+use baton_proto::{BuildLogLine, BuildLogs, NewLogLine, NewLogs, Time};
+use baton_store::{LeaseRef, LogAnswer, LogLine, LogRecord, Scope};
+
+use super::holder::{self, Proof};
+use super::{Found, Reader, heard_of, no_build, visible};
+use crate::{App, Error};
+
+/// Lines in one call.
+pub const LINES_MAX: usize = 10_000;
+/// Lines of one answer, unless it asks for fewer.
+pub const PAGE_LINES: usize = 1_000;
+/// Longest word for a level, in bytes; the rest is cut off.
+const LEVEL_BYTES_MAX: usize = 20;
+
+/// Adds lines for the holder of the live lease. Returns the number of the last one.
+pub async fn add(app: &App, proof: &Proof<'_>, id: &str, logs: NewLogs) -> Result<u64, Error> {
+    let (found, lease) = holder::lease(app, proof, id).await?;
+    if let Some(worker) = found.record.worker {
+        heard_of(app, worker).await?;
+    }
+    let lines = match logs {
+        NewLogs::One(line) => vec![line],
+        NewLogs::Many { logs } => logs,
+    };
+    if lines.len() > LINES_MAX {
+        return Err(Error::Invalid(format!("at most {LINES_MAX} lines in one call, not {}", lines.len())));
+    }
+    append(app, &found, Some(lease), lines.into_iter().map(line).collect()).await
+}
+
+fn line(new: NewLogLine) -> LogLine {
+    let level = new.level.as_deref().map(str::trim).filter(|level| !level.is_empty()).unwrap_or("info");
+    let end = (0..=LEVEL_BYTES_MAX.min(level.len())).rfind(|end| level.is_char_boundary(*end)).unwrap_or(0);
+    LogLine { level: level[..end].to_owned(), message: new.message, at: new.timestamp.map(|time| time.0) }
+}
+
+/// Adds lines that are known to be allowed.
+pub(super) async fn append(
+    app: &App,
+    found: &Found,
+    lease: Option<LeaseRef>,
+    lines: Vec<LogLine>,
+) -> Result<u64, Error> {
+    let run = found.record.id;
+    match app.store.add_logs(run, lease, lines, app.settings.build_log_bytes_max).await? {
+        LogAnswer::Kept(last) | LogAnswer::Full(last) => {
+            app.log_news.changed(run);
+            Ok(last)
+        }
+        LogAnswer::LeaseLost => Err(Error::LeaseLost),
+        LogAnswer::Unknown => Err(no_build(run)),
+    }
+}
+
+/// Writes a line of the server's own. It is only for people, so that it could not be written is no reason to fail.
+pub(super) async fn note(app: &App, found: &Found, message: String) {
+    let line = LogLine { level: "info".into(), message, at: None };
+    if let Err(error) = append(app, found, None, vec![line]).await {
+        tracing::debug!(%error, build = %found.record.id, "a line of the log was not written");
+    }
+}
+
+/// A whole text as lines, as a builder sends it with its result.
+pub(super) fn lines_of(text: &str) -> Vec<LogLine> {
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    text.split('\n')
+        .map(|message| LogLine { level: "info".into(), message: message.trim_end_matches('\r').to_owned(), at: None })
+        .collect()
+}
+
+/// Lines after a number, oldest first.
+pub async fn read(app: &App, reader: &Reader<'_>, id: &str, after: u64, limit: usize) -> Result<BuildLogs, Error> {
+    let found = visible(app, reader, Scope::Read, id).await?;
+    let records = app.store.logs(found.record.id, after, limit).await?;
+    Ok(BuildLogs { logs: records.into_iter().map(shown).collect() })
+}
+
+pub(crate) fn shown(record: LogRecord) -> BuildLogLine {
+    BuildLogLine { number: record.number, level: record.level, message: record.message, timestamp: Time(record.at) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_into_lines() {
+        let lines = |text| lines_of(text).into_iter().map(|line| line.message).collect::<Vec<_>>();
+        assert_eq!(lines("a\nb\r\n\nc\n"), ["a", "b", "", "c"]);
+        assert_eq!(lines("\0"), ["\0"]);
+    }
+
+    #[test]
+    fn a_level_is_a_short_word() {
+        let level = |text: Option<&str>| {
+            line(NewLogLine { level: text.map(str::to_owned), message: String::new(), timestamp: None }).level
+        };
+        assert_eq!(
+            (level(None).as_str(), level(Some(" ")).as_str(), level(Some("WARN")).as_str()),
+            ("info", "info", "WARN")
+        );
+        assert_eq!(level(Some(&"ä".repeat(30))), "ä".repeat(10));
+    }
+}

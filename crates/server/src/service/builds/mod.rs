@@ -1,0 +1,127 @@
+//! Builds: source in, artifact out. A build is a run of the queue `builds` whose type is its platform; states, order, leases and
+//! retries are the kernel's. Here is what builds have besides: files, logs, builders with tokens, machines.
+
+pub mod builders;
+pub mod control;
+pub mod files;
+pub mod git;
+pub mod holder;
+pub mod logs;
+pub mod machines;
+pub mod overview;
+pub mod read;
+pub mod results;
+pub mod submit;
+
+use std::time::Duration;
+
+use baton_core::{RunId, State, WorkerId, token};
+use baton_proto::{BuildStatus, NAMESPACE_DEFAULT};
+use baton_store::{Build, RunRecord, Scope};
+
+use super::{renew, run_id};
+use crate::auth::Caller;
+use crate::{App, Error};
+
+/// The queue of builds, in every namespace.
+pub const QUEUE: &str = "builds";
+/// The platform of builds from repositories, which have none.
+pub const PLATFORM_GIT: &str = "git";
+
+/// A build and its run.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The run.
+    pub record: RunRecord,
+    /// What builds have besides.
+    pub build: Build,
+}
+
+/// Who wants to see a build, and how that was proven.
+#[derive(Clone, Debug)]
+pub enum Reader<'a> {
+    /// An API key.
+    Key(&'a Caller),
+    /// The token that the build's submitter got.
+    Token(&'a str),
+}
+
+/// The namespace a caller works in where a protocol has no word for it.
+pub fn namespace_of(caller: &Caller) -> &str {
+    caller.namespace.as_deref().unwrap_or(NAMESPACE_DEFAULT)
+}
+
+/// The build, whoever asks.
+pub(crate) async fn find(app: &App, id: &str) -> Result<Found, Error> {
+    let run = run_id(id).map_err(|_| no_build(id))?;
+    let build = app.store.builds(&[run]).await?.pop().flatten().ok_or_else(|| no_build(id))?;
+    let record = app.store.run(run).await?.ok_or_else(|| no_build(id))?;
+    Ok(Found { record, build })
+}
+
+/// The build, if the reader may see it (with `Scope::Read`) or change it (with `Scope::Submit`).
+pub(crate) async fn visible(app: &App, reader: &Reader<'_>, scope: Scope, id: &str) -> Result<Found, Error> {
+    match reader {
+        Reader::Key(caller) => {
+            caller.has(scope)?;
+            let found = find(app, id).await?;
+            caller.may(scope, &found.build.submitted.namespace)?;
+            Ok(found)
+        }
+        Reader::Token(shown) => {
+            let run = run_id(id).map_err(|_| wrong_token())?;
+            if !token::is_build(&app.secret, run, shown) {
+                return Err(wrong_token());
+            }
+            find(app, id).await
+        }
+    }
+}
+
+fn wrong_token() -> Error {
+    Error::BadCredential("X-Build-Token is not the token of this build; submitting it gave the right one".into())
+}
+
+pub(crate) fn no_build(id: impl ToString) -> Error {
+    Error::NotFound { what: "build", id: id.to_string() }
+}
+
+/// A builder or its machine was heard of, which renews its leases. Not every time: they live for minutes.
+async fn heard_of(app: &App, worker: WorkerId) -> Result<(), Error> {
+    let Some(known) = app.workers.get(worker).await? else { return Ok(()) };
+    let often_enough = Duration::from_millis(app.settings.build_heartbeat_timeout_ms / 8);
+    // Where the store's clock is moved by hand, a span on this server's own means nothing.
+    if !known.is_renewed_within(often_enough) || app.store.clock().fixed().is_some() {
+        renew::sign_of_life(app, &known).await?;
+    }
+    Ok(())
+}
+
+/// Where a build stands, in the words of builds. Waiting for a retry is waiting.
+pub fn status_of(state: State) -> BuildStatus {
+    match state {
+        State::Pending | State::Sleeping => BuildStatus::Pending,
+        State::Assigned => BuildStatus::Assigned,
+        State::Running => BuildStatus::Building,
+        State::Completed => BuildStatus::Completed,
+        State::Failed => BuildStatus::Failed,
+        State::Cancelled => BuildStatus::Cancelled,
+    }
+}
+
+/// The states that a status stands for.
+pub fn states_of(status: BuildStatus) -> State {
+    match status {
+        BuildStatus::Pending => State::Pending,
+        BuildStatus::Assigned => State::Assigned,
+        BuildStatus::Building => State::Running,
+        BuildStatus::Completed => State::Completed,
+        BuildStatus::Failed => State::Failed,
+        BuildStatus::Cancelled => State::Cancelled,
+    }
+}
+
+/// The token with which the submitter of a build follows it.
+pub(crate) fn build_token(app: &App, run: RunId) -> String {
+    token::build(&app.secret, run)
+}

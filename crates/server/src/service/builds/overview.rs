@@ -1,0 +1,134 @@
+//! Numbers about all builds, for everybody; and what builders report of themselves.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use baton_core::Millis;
+use baton_proto::Time;
+use baton_store::{BuildCounts, Scope, WorkerFilter, WorkerStatus};
+use futures_util::StreamExt;
+use serde_json::Value;
+
+use super::{QUEUE, namespace_of};
+use crate::artifacts::{ArtifactPath, Folder, Segment, Terms};
+use crate::auth::Caller;
+use crate::service::check_name;
+use crate::{App, Error};
+
+const DAY_MS: Millis = 24 * 3_600 * 1_000;
+/// How long numbers are shown again before they are counted anew: anybody may ask for them.
+const FRESH: Duration = Duration::from_secs(2);
+/// Largest report, in bytes.
+const REPORT_BYTES_MAX: usize = 1 << 20;
+/// Days of reports that are shown.
+const REPORT_DAYS_MAX: usize = 30;
+
+/// What the server says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// Builds that wait.
+    pub pending: u64,
+    /// Builds that somebody has.
+    pub active: u64,
+    /// `directory` or `s3`.
+    pub storage: &'static str,
+}
+
+/// Numbers for everybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// Workers that build and are online.
+    pub nodes_online: u64,
+    /// Builds that wait.
+    pub builds_queued: u64,
+    /// Builds that somebody has.
+    pub active_builds: u64,
+    /// Builds submitted since midnight, UTC.
+    pub builds_today: u64,
+    /// Builds ever.
+    pub total_builds: u64,
+}
+
+/// The numbers that were counted last.
+#[derive(Debug, Default)]
+pub struct Counted {
+    last: Mutex<Option<(Instant, Stats)>>,
+}
+
+/// What the server says of itself.
+pub async fn health(app: &App) -> Result<Health, Error> {
+    let stats = stats(app).await?;
+    Ok(Health { pending: stats.builds_queued, active: stats.active_builds, storage: app.storage.kind() })
+}
+
+/// Numbers for everybody: true ones, a few seconds old.
+pub async fn stats(app: &App) -> Result<Stats, Error> {
+    let last = *app.counted.last.lock().expect("nobody panics while holding it");
+    if let Some((_, stats)) = last.filter(|(at, _)| at.elapsed() < FRESH) {
+        return Ok(stats);
+    }
+    let now = app.store.now().await?;
+    let counts = app.store.count_builds(None, now - now.rem_euclid(DAY_MS)).await?;
+    let online = WorkerFilter { status: Some(WorkerStatus::Online), queue: Some(QUEUE.into()), namespace: None };
+    let stats = Stats {
+        nodes_online: app.store.count_workers(&online).await?,
+        builds_queued: counts.pending,
+        active_builds: counts.assigned + counts.building,
+        builds_today: counts.since,
+        total_builds: total(&counts),
+    };
+    *app.counted.last.lock().expect("nobody panics while holding it") = Some((Instant::now(), stats));
+    Ok(stats)
+}
+
+fn total(counts: &BuildCounts) -> u64 {
+    let BuildCounts { pending, assigned, building, completed, failed, cancelled, since: _ } = counts;
+    pending + assigned + building + completed + failed + cancelled
+}
+
+/// Keeps what a builder reports. The last report of each day stays.
+pub async fn report(app: &App, caller: &Caller, report: Value) -> Result<(), Error> {
+    let namespace = namespace_of(caller);
+    caller.may(Scope::Worker, namespace)?;
+    let worker = report.get("worker_id").or_else(|| report.get("workerId")).and_then(Value::as_str);
+    let worker = worker.ok_or_else(|| Error::Invalid("worker_id is missing: whose report is it?".into()))?;
+    check_name("worker_id", worker)?;
+    let at = app.store.now().await?;
+    let kept = serde_json::json!({"worker_id": worker, "received_at": Time(at), "report": report}).to_string();
+    if kept.len() > REPORT_BYTES_MAX {
+        return Err(Error::TooLarge { limit: REPORT_BYTES_MAX });
+    }
+    let date = Time(at).to_string().chars().take("2000-01-01".len()).collect::<String>();
+    let date = Segment::new(&date).ok_or(Error::Internal)?;
+    let path = ArtifactPath::diagnostics(&folder_name(namespace, worker), &date);
+    let source = futures_util::stream::once(async move { Ok(bytes::Bytes::from(kept)) }).boxed();
+    app.storage.put(&path, source, Terms::up_to(REPORT_BYTES_MAX as u64)).await?;
+    Ok(())
+}
+
+/// The reports of a builder, one for each day, oldest first.
+pub async fn reports(app: &App, caller: &Caller, worker: &str) -> Result<Vec<Value>, Error> {
+    let namespace = namespace_of(caller);
+    caller.may(Scope::Read, namespace)?;
+    let name = folder_name(namespace, worker);
+    let mut days: Vec<String> =
+        app.storage.list(&Folder::diagnostics(&name)).await?.into_iter().map(|entry| entry.name).collect();
+    days.sort_unstable();
+    let mut reports = Vec::new();
+    for day in days.iter().rev().take(REPORT_DAYS_MAX).rev() {
+        let Some(date) = day.strip_suffix(".json").and_then(Segment::new) else { continue };
+        let path = ArtifactPath::diagnostics(&name, &date);
+        let Some(stat) = app.storage.stat(&path).await? else { continue };
+        let mut all = Vec::new();
+        let mut reading = app.storage.read(&path, 0..stat.size).await?;
+        while let Some(chunk) = reading.next().await {
+            all.extend_from_slice(&chunk?);
+        }
+        reports.extend(serde_json::from_slice(&all).ok());
+    }
+    Ok(reports)
+}
+
+fn folder_name(namespace: &str, worker: &str) -> Segment {
+    Segment::of_any_text(&format!("{namespace}\u{1f}{worker}"))
+}

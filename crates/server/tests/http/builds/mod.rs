@@ -1,0 +1,12 @@
+//! Builds over the wire. The files mirror the routes.
+
+mod files;
+mod git;
+mod logs;
+mod machines;
+mod overview;
+mod rig;
+mod runs;
+mod storage;
+mod tokens;
+mod workers;

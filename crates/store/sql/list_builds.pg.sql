@@ -1,0 +1,4 @@
+-- Reads builds by their runs.
+select run_id, namespace, platform, project, key_id, source_id, certs_id, slug, version, url, reference, image, base_image
+from builds
+where run_id = any($1::uuid[])

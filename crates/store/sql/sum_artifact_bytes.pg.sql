@@ -1,0 +1,2 @@
+-- What the stored files of a namespace, or of all, take.
+select coalesce(sum(bytes), 0)::bigint from artifact_totals where $1::text is null or namespace = $1

@@ -1,0 +1,61 @@
+//! Logs: the one writer gives lines their numbers.
+
+use baton_core::RunId;
+use rusqlite::params;
+
+use super::super::connection::Sql;
+use super::super::{rows, statements};
+use super::corrupt;
+use super::machines::claimed_at;
+use crate::log_chunks::{self, Chunk, Tail};
+use crate::{LOG_PAGE_BYTES_MAX, LeaseRef, LogAnswer, LogRecord, StoreResult};
+
+pub(super) fn add(
+    sql: &Sql<'_>,
+    run: RunId,
+    lease: Option<LeaseRef>,
+    chunks: Vec<Chunk>,
+    bytes_max: u64,
+) -> StoreResult<LogAnswer> {
+    let id = run.0.as_bytes();
+    let tail = sql.row(statements::READ_LOG_TAIL, params![id], |row| {
+        Ok(Tail { lines: rows::number(row, 0)?, bytes: rows::number(row, 1)?, full: row.get(2)? })
+    })?;
+    let Some(tail) = tail else { return Ok(LogAnswer::Unknown) };
+    if let Some(lease) = lease
+        && (lease.run != run || claimed_at(sql, lease)?.is_none())
+    {
+        return Ok(LogAnswer::LeaseLost);
+    }
+    let (kept, end) = log_chunks::fit(tail, chunks, bytes_max).map_err(corrupt)?;
+    let mut so_far = tail;
+    for chunk in &kept {
+        let bytes_before = so_far.bytes;
+        so_far = so_far.after(chunk);
+        let (last, lines) = (rows::limit(so_far.lines), rows::limit(chunk.lines));
+        sql.execute(
+            statements::INSERT_LOG_CHUNK,
+            params![id, last, lines, rows::limit(bytes_before), sql.now, chunk.body],
+        )?;
+    }
+    if !kept.is_empty() {
+        let (lines, bytes) = (rows::limit(end.lines), rows::limit(end.bytes));
+        sql.execute(statements::SET_LOG, params![id, sql.now, lines, bytes, end.full])?;
+    }
+    Ok(if end.full { LogAnswer::Full(end.lines) } else { LogAnswer::Kept(end.lines) })
+}
+
+pub(super) fn read(sql: &Sql<'_>, run: RunId, after: u64, limit: usize) -> StoreResult<Vec<LogRecord>> {
+    // Their sum must not go beyond what the database can count to.
+    let (after, limit) = (after.min(1 << 62), limit.min(1 << 32));
+    let parameters = params![run.0.as_bytes(), rows::limit(after), limit as i64, rows::limit(LOG_PAGE_BYTES_MAX)];
+    let chunks = sql.rows(statements::READ_LOG, parameters, |row| {
+        Ok((rows::number(row, 0)?, rows::number(row, 1)?, row.get(2)?, row.get::<_, String>(3)?))
+    })?;
+    let mut records = Vec::new();
+    for (last, lines, at, body) in chunks {
+        records.extend(log_chunks::read(&body, last, lines, at, after).map_err(corrupt)?);
+    }
+    records.truncate(limit);
+    Ok(records)
+}
