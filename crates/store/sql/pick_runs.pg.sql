@@ -20,18 +20,16 @@ with found as (
     ) first
     limit $6::bigint
 ),
-picked as materialized (select * from found where size_before < $7::bigint),
-locked as materialized (
-    select free.* from picked
-    cross join lateral (
-        select live.run_id, live.key, live.affinity, live.ctid::text as spot from live
-        where live.run_id = picked.run_id and case when live.place = 0 then true end
-        for update skip locked
-    ) free
-)
-select picked.run_id, picked.lane_id, picked.level, picked.order_at, locked.run_id is not null as is_ours, locked.key,
-    case when locked.affinity is not null then
-        (select affinity.worker_name from affinity where affinity.queue_id = $1::integer and affinity.key = locked.affinity)
-    end as preferred, locked.spot, picked.size
-from picked left join locked on locked.run_id = picked.run_id
+picked as materialized (select * from found where size_before < $7::bigint)
+select picked.run_id, picked.lane_id, picked.level, picked.order_at, free.run_id is not null as is_ours, free.key,
+    case when free.affinity is not null then
+        (select affinity.worker_name from affinity where affinity.queue_id = $1::integer and affinity.key = free.affinity)
+    end as preferred, free.spot, picked.size
+from picked
+-- Not a join of two lists: the planner, which believes them short, would compare each with each.
+left join lateral (
+    select live.run_id, live.key, live.affinity, live.ctid::text as spot from live
+    where live.run_id = picked.run_id and case when live.place = 0 then true end
+    for update skip locked
+) free on true
 order by picked.level, picked.order_at, picked.run_id
