@@ -147,6 +147,11 @@ impl Error {
         }
     }
 
+    /// True when it is certain that nothing was changed. Otherwise the call may have been carried out, and its answer lost.
+    pub fn is_refusal(&self) -> bool {
+        !matches!(self, Error::Unavailable | Error::Stopping | Error::Internal)
+    }
+
     /// A run that is not there, or not for this caller.
     pub fn no_run(id: impl ToString) -> Error {
         Error::NotFound { what: "run", id: id.to_string() }

@@ -1,17 +1,6 @@
 #!/usr/bin/env bash
-# The protocol of polling builders with nothing but curl. Wants URL, KEY and an empty directory as its first argument.
-set -euo pipefail
-cd "$1"
-fail() { echo "FAILED: $*" >&2; exit 1; }
-want=200
-call() {
-  local method=$1 path=$2 status
-  shift 2
-  status=$(curl -sS -o answer -w '%{http_code}' -X "$method" "$URL$path" "$@") || fail "curl $method $path"
-  [ "$status" = "$want" ] || fail "$method $path: $status instead of $want: $(head -c 300 answer)"
-  cat answer
-}
-field() { sed -E "s/.*\"$1\":\"([^\"]*)\".*/\1/"; }
+# The protocol of polling builders with nothing but curl.
+source "$(dirname "$0")/words.sh"
 
 want=401 call GET /api/v1/builds/pending > /dev/null
 bearer=(-H "Authorization: Bearer $KEY")

@@ -1,20 +1,6 @@
 #!/usr/bin/env bash
 # The protocol of Expo Free Agent with nothing but curl: submit, register, poll, fetch, machine, upload, download.
-# Wants URL, KEY and an empty directory as its first argument. Ends with 0 when everything was as it should be.
-set -euo pipefail
-cd "$1"
-fail() { echo "FAILED: $*" >&2; exit 1; }
-# call METHOD PATH [curl options]: the body goes to standard output, and the status must be the one in $want (200).
-want=200
-call() {
-  local method=$1 path=$2 status
-  shift 2
-  status=$(curl -sS -o answer -w '%{http_code}' -X "$method" "$URL$path" "$@") || fail "curl $method $path"
-  [ "$status" = "$want" ] || fail "$method $path: $status instead of $want: $(cat answer)"
-  cat answer
-}
-# field NAME: a text field of the JSON on standard input.
-field() { sed -E "s/.*\"$1\":\"([^\"]*)\".*/\1/"; }
+source "$(dirname "$0")/words.sh"
 
 printf 'PK\003\004 the source' > source.zip
 head -c 3000000 /dev/urandom > result.ipa

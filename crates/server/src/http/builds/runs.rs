@@ -91,7 +91,8 @@ async fn take(app: &App, caller: &Caller, request: Request) -> Result<baton_prot
         None => Err(Error::Malformed("the field source is missing: the archive to build".into())),
         Some(source) => builds::submit::files(app, caller, wishes, source, certs).await,
     };
-    if result.is_err() {
+    // When nobody knows whether the build was taken in, its files stay: the collector removes them if it was not.
+    if result.as_ref().is_err_and(Error::is_refusal) {
         for (file, kind) in [(source, baton_store::ArtifactKind::Source), (certs, baton_store::ArtifactKind::Certs)] {
             if let Some(file) = file {
                 files::remove(app, file.id, &files::path_of(file.id, kind)).await;

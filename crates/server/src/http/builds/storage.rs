@@ -10,13 +10,18 @@ use super::super::answer;
 use super::super::extract::{Auth, Path};
 use super::machines::whole;
 use super::runs::upload_id;
-use crate::artifacts::{Download, Sha256Sum, tus};
+use crate::artifacts::{Download, Sha256Sum, Upload, UploadError, tus};
 use crate::auth::Caller;
 use crate::{App, Error};
 
 /// Who brings a file: a submitter, or a worker with a result.
 fn may_bring(caller: &Caller) -> Result<(), Error> {
     caller.has(Scope::Submit).or_else(|_| caller.has(Scope::Worker))
+}
+
+/// The protocol has answers of its own for what it refuses.
+fn said(outcome: Result<(Upload, Response), UploadError>) -> Response {
+    outcome.map_or_else(IntoResponse::into_response, |(_, response)| response)
 }
 
 pub(super) async fn options(State(app): State<App>) -> Response {
@@ -28,7 +33,7 @@ pub(super) async fn create(State(app): State<App>, Auth(caller): Auth, headers: 
     let now = app.store.now().await?;
     let location = |id| format!("/api/v1/uploads/{id}");
     let created = tus::create(&app.uploads, &headers, &caller.key_id, location, now).await;
-    Ok(created.map_or_else(IntoResponse::into_response, |(_, response)| response))
+    Ok(said(created))
 }
 
 pub(super) async fn head(
@@ -39,7 +44,7 @@ pub(super) async fn head(
 ) -> Result<Response, Error> {
     let (id, now) = (upload_id(&id)?, app.store.now().await?);
     let found = tus::head(&app.uploads, &headers, id, &caller.key_id, now).await;
-    Ok(found.map_or_else(IntoResponse::into_response, |(_, response)| response))
+    Ok(said(found))
 }
 
 pub(super) async fn patch(
@@ -51,7 +56,7 @@ pub(super) async fn patch(
     let (id, now) = (upload_id(&id)?, app.store.now().await?);
     let headers = request.headers().clone();
     let added = tus::patch(&app.uploads, &headers, whole(&app, request), id, &caller.key_id, now).await;
-    Ok(added.map_or_else(IntoResponse::into_response, |(_, response)| response))
+    Ok(said(added))
 }
 
 pub(super) async fn delete(

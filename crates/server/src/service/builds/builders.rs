@@ -163,13 +163,13 @@ pub async fn poll(app: &App, caller: &Caller, proof: &Proof<'_>) -> Result<Polle
     };
     app.workers.get(builder.worker).await?.ok_or_else(|| Error::no_worker(&builder.name_id))?;
     // A poll is a sign of life, like a heartbeat.
-    heard_of(app, builder.worker).await?;
+    heard_of(app, builder.worker).await.map_err(|error| gone(&builder, error))?;
     let wanted = Claim { max: Some(1), ..Claim::default() };
     let claimed = match claim::many(app, caller, builder.worker, wanted).await {
         Ok(claimed) => claimed.into_iter().next(),
         // It has as much as it can do, is on its way out, or feels unwell: no work, and no error.
         Err(Error::WorkerFull | Error::WorkerDraining | Error::WorkerUnfit(_)) => None,
-        Err(other) => return Err(other),
+        Err(other) => return Err(gone(&builder, other)),
     };
     let job = match claimed {
         Some(claimed) => Some(job(app, &builder, claimed).await?),
@@ -182,6 +182,14 @@ pub async fn poll(app: &App, caller: &Caller, proof: &Proof<'_>) -> Result<Polle
         queue: PolledQueue { pending: pending(app, &builder.namespace).await? },
         poll_after_ms: app.settings.build_poll_after_ms,
     })
+}
+
+/// A builder that said goodbye or was sent away is not there any more, in the words of its protocol.
+fn gone(builder: &Builder, error: Error) -> Error {
+    match error {
+        Error::WorkerOffline => Error::no_worker(format!("{}; register again", builder.name_id)),
+        other => other,
+    }
 }
 
 /// A claimed build, as builders know it.

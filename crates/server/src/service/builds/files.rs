@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use uuid::Uuid;
 
 use super::Found;
-use crate::artifacts::{ArtifactPath, Segment, Source, StorageError, Stored, Terms, UploadError, UploadId};
+use crate::artifacts::{ArtifactPath, Segment, Sha256Sum, Source, StorageError, Stored, Terms, UploadError, UploadId};
 use crate::auth::Caller;
 use crate::{App, Error};
 
@@ -177,8 +177,18 @@ pub(crate) fn of_kind(files: Vec<Artifact>, found: &Found, kind: ArtifactKind) -
         ArtifactKind::Result if found.record.state == baton_core::State::Completed => found.record.epoch,
         ArtifactKind::Result => return None,
     };
-    // The newest, should one lease have stored two.
-    files.into_iter().rfind(|file| file.kind == kind && file.epoch == epoch)
+    // One lease may have stored two results at once. The one that counts is the one the build was completed with.
+    let counts = |file: &Artifact| match (kind, completed_with(found)) {
+        (ArtifactKind::Result, Some(sum)) => file.stored.is_some_and(|(_, own)| Sha256Sum(own) == sum),
+        _ => true,
+    };
+    files.into_iter().rfind(|file| file.kind == kind && file.epoch == epoch && counts(file))
+}
+
+/// The sum of the file that the completing call named, if it named one.
+fn completed_with(found: &Found) -> Option<Sha256Sum> {
+    let output: serde_json::Value = serde_json::from_slice(found.record.output.as_ref()?).ok()?;
+    output.get("sha256")?.as_str()?.parse().ok()
 }
 
 #[cfg(test)]

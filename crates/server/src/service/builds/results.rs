@@ -119,8 +119,8 @@ pub async fn fail(app: &App, proof: &Proof<'_>, id: &str, error: &str) -> Result
         Failure { reason: Reason::Error, code: None, message: message(error), retryable: false, not_before: None };
     app.metrics.fail.calls.inc();
     let changes = app.store.fail(vec![(lease, failure)], app.entropy.die()).await?;
-    settle(app, &found, lease, &changes).await.map(|done| if done { app.metrics.fail.runs.inc() } else { 0 })?;
-    if matches!(changes.verdicts[0], Verdict::Done { .. }) {
+    if settle(app, &found, lease, &changes).await? {
+        app.metrics.fail.runs.inc();
         ended(app, &found, false).await;
     }
     Ok(())

@@ -123,6 +123,11 @@ async fn a_builder_that_says_goodbye_gives_its_builds_back(on: On) {
     let answer = server.post_with("/api/workers/unregister", &builder.headers(), json!({})).await;
     assert_eq!(answer.json(), json!({"success": true, "builds_reassigned": 1}));
     assert_eq!(server.build_status(&id).await, "pending");
+    assert_eq!(
+        server.poll_with(&builder.token).await.refusal(),
+        "404 unknown_worker",
+        "it is gone, and may register again"
+    );
     let mut next = server.builder("next").await;
     assert_eq!(next.poll(&server).await["id"], id.as_str());
 }
