@@ -38,7 +38,7 @@ impl LossyStore {
         self.claims_to_lose.store(count, Ordering::SeqCst);
     }
 
-    /// Loses the answers of the next submits that hand out runs on the way.
+    /// Loses the answers of the next submits of builds, and of those that hand out runs on the way.
     pub fn lose_submits(&self, count: u32) {
         self.submits_to_lose.store(count, Ordering::SeqCst);
     }
@@ -68,11 +68,15 @@ fn fault(left: &AtomicU32) -> StoreResult<()> {
     }
 }
 
-/// Passes calls of builds on as they are.
+/// Passes calls of builds on as they are, but for submits, whose answers can be lost.
 macro_rules! passing_builds_on {
     ($(fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)+) => {
         #[async_trait]
         impl Builds for LossyStore {
+            async fn submit_build(&self, run: NewRun, die: u64, build: NewBuild) -> StoreResult<BuildAnswer> {
+                let answer = self.store.submit_build(run, die, build).await?;
+                fault(&self.submits_to_lose).map(|()| answer)
+            }
             $(async fn $name(&self, $($argument: $type),*) -> StoreResult<$answer> {
                 self.store.$name($($argument),*).await
             })+
@@ -81,7 +85,6 @@ macro_rules! passing_builds_on {
 }
 
 passing_builds_on! {
-    fn submit_build(run: NewRun, die: u64, build: NewBuild) -> BuildAnswer;
     fn builds(runs: &[RunId]) -> Vec<Option<Build>>;
     fn count_builds(namespace: Option<&str>, since: Millis) -> BuildCounts;
     fn stuck_builds(silent_ms: Millis, limit: usize) -> Vec<RunId>;

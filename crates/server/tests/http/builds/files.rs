@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::rig::{Part, SOURCE, text};
 use crate::harness::{KEY, On, Server, on_both};
+use crate::lossy_store::LossyStore;
 
 on_both!(
     only_the_holder_gets_the_source,
@@ -14,6 +15,7 @@ on_both!(
     certificates_are_sealed_given_to_the_holder_and_written_down,
     files_that_nobody_can_read_are_collected,
     a_quota_is_kept,
+    a_submit_whose_answer_was_lost_keeps_its_source,
 );
 
 async fn only_the_holder_gets_the_source(on: On) {
@@ -153,6 +155,21 @@ async fn files_that_nobody_can_read_are_collected(on: On) {
     server.collect().await;
     assert_eq!(server.stored_files().len(), 2, "the source and the result that counts");
     assert_eq!(&server.call("GET", &format!("/api/builds/{id}/download"), "").await.body[..], b"whole");
+}
+
+async fn a_submit_whose_answer_was_lost_keeps_its_source(on: On) {
+    let mut lossy = None;
+    let server = Server::over(on, |store| lossy.insert(LossyStore::before(store)).clone()).await;
+    lossy.as_ref().unwrap().lose_submits(1);
+    let submit = async || {
+        let parts: [Part<'_>; 2] = [("platform", None, b"ios"), ("source", Some("a.zip"), SOURCE)];
+        server.post_form("/api/builds", &[("idempotency-key", "once")], &parts).await
+    };
+    assert_eq!(submit().await.refusal(), "503 unavailable");
+    let again = submit().await;
+    assert_eq!(again.status, 201, "{again:?}");
+    let path = format!("/api/builds/{}/download/source", text(&again.json()["id"]));
+    assert_eq!(&server.call("GET", &path, "").await.body[..], SOURCE);
 }
 
 async fn a_quota_is_kept(on: On) {
