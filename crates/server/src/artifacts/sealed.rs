@@ -4,7 +4,9 @@
 //! secret. The file is a row of chunks, each authenticated with its number and whether it is the last (STREAM): a
 //! file that was cut off, put together anew or moved to another name is noticed, and so is every changed bit.
 //!
-//!     "baton-sealed-1\n"  nonce (24)  wrapped key (32 + 16)  nonce of the chunks (19)  chunks (up to 65536 + 16 each)
+//! ```text
+//! "baton-sealed-1\n"  nonce (24)  wrapped key (32 + 16)  nonce of the chunks (19)  chunks (up to 65536 + 16 each)
+//! ```
 
 use std::sync::Arc;
 
