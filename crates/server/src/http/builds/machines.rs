@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::extract::{FromRequest, Multipart, Request, State};
+use axum::extract::{Request, State};
 use axum::response::Response;
 use baton_proto::{NewLogs, Time};
 use bytes::Bytes;
@@ -127,9 +127,7 @@ pub(super) async fn artifact(
     let received = match is_form {
         false => results::receive(&app, &proof, &id, query.name.as_deref(), terms, whole(&app, request)).await?,
         true => {
-            let mut body = Multipart::from_request(request, &app)
-                .await
-                .map_err(|rejection| Error::Malformed(rejection.body_text()))?;
+            let mut body = multipart::open(&app, request).await?;
             loop {
                 let Some(field) = multipart::next(&app, &mut body).await? else {
                     return Err(Error::Malformed("there is no file in the body".into()));

@@ -1,10 +1,13 @@
 //! Files in multipart bodies, passed on as they come.
 
+use std::task::Poll;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::multipart::{Field, Multipart, MultipartError};
+use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
-use futures_util::stream::{self, StreamExt};
+use futures_util::stream::{self, Stream, StreamExt};
 use http::StatusCode;
 
 use crate::artifacts::Source;
@@ -12,6 +15,31 @@ use crate::{App, Error};
 
 /// Longest text field, in bytes.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
+
+/// The body of a request, which has to be a multipart one.
+pub(super) async fn open(app: &App, request: Request) -> Result<Multipart, Error> {
+    let request = request.map(|body| Body::from_stream(one_at_a_time(body.into_data_stream())));
+    Multipart::from_request(request, app).await.map_err(|rejection| {
+        Error::Malformed(format!("the body must be multipart/form-data: {}", rejection.body_text()))
+    })
+}
+
+/// The same stream, which says after each item that the next one will take a moment.
+///
+/// The parser takes all that is there before it hands out any of it. A client that sends faster than the disk writes would
+/// have its file in memory.
+fn one_at_a_time<S: Stream + Send + Unpin + 'static>(mut stream: S) -> impl Stream<Item = S::Item> + Send + 'static {
+    let mut rests = false;
+    stream::poll_fn(move |context| {
+        if std::mem::take(&mut rests) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let next = stream.poll_next_unpin(context);
+        rests = matches!(next, Poll::Ready(Some(_)));
+        next
+    })
+}
 
 /// The next field, or `None` at the end.
 pub(super) async fn next<'a>(app: &App, body: &'a mut Multipart) -> Result<Option<Field<'a>>, Error> {
@@ -49,5 +77,20 @@ fn wrong(error: MultipartError) -> Error {
     match error.status() {
         StatusCode::PAYLOAD_TOO_LARGE => Error::TooLarge { limit: TEXT_BYTES_MAX },
         _ => Error::Malformed(format!("the multipart body is broken or ended early: {}", error.body_text())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::poll;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_takes_all_there_is_gets_one_piece() {
+        let mut pieces = one_at_a_time(stream::iter([1, 2]));
+        for expected in [Poll::Ready(Some(1)), Poll::Pending, Poll::Ready(Some(2)), Poll::Pending, Poll::Ready(None)] {
+            assert_eq!(poll!(pieces.next()), expected);
+        }
     }
 }

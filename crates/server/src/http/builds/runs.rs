@@ -1,7 +1,6 @@
 //! /api/builds: submitting, listing, cancelling.
 
-use axum::extract::FromRequest;
-use axum::extract::{Multipart, Request, State};
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use baton_proto::{BuildStatus, IDEMPOTENCY_KEY_HEADER};
 use baton_store::{ArtifactOwner, Page};
@@ -41,9 +40,7 @@ async fn take(app: &App, caller: &Caller, request: Request) -> Result<baton_prot
     let headers = request.headers().clone();
     let idempotency_key = header_text(&headers, IDEMPOTENCY_KEY_HEADER)?;
     let mut wishes = Wishes { idempotency_key, ..Wishes::default() };
-    let mut body = Multipart::from_request(request, app).await.map_err(|rejection| {
-        Error::Malformed(format!("the body must be multipart/form-data: {}", rejection.body_text()))
-    })?;
+    let mut body = multipart::open(app, request).await?;
     // A sum in the head of the request is the source's: it is the one large file.
     let sum = announced(&headers)?;
     let (mut source, mut certs): (Option<File>, Option<File>) = (None, None);

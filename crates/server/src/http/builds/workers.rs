@@ -1,6 +1,6 @@
 //! /api/workers: builders.
 
-use axum::extract::{FromRequest, Multipart, Request, State};
+use axum::extract::{Request, State};
 use axum::response::Response;
 use baton_proto::RegisterBuilder;
 use http::{HeaderMap, StatusCode};
@@ -114,9 +114,7 @@ pub(super) async fn stats(
 pub(super) async fn upload(State(app): State<App>, shown: Shown, request: Request) -> Result<Response, Error> {
     shown.key()?;
     let headers = request.headers().clone();
-    let mut body = Multipart::from_request(request, &app).await.map_err(|rejection| {
-        Error::Malformed(format!("the body must be multipart/form-data: {}", rejection.body_text()))
-    })?;
+    let mut body = multipart::open(&app, request).await?;
     let (mut said, mut success, mut received) = (About::default(), None, None);
     while let Some(field) = multipart::next(&app, &mut body).await? {
         let name = field.name().unwrap_or_default().to_owned();
