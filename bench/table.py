@@ -8,6 +8,7 @@ LIMITS = ("PostgreSQL limit", "disk ", "SQLite ", "axum ")
 BATON = {"SQLite": "Baton (SQLite, HTTP)", "PostgreSQL": "Baton (PostgreSQL, HTTP)"}
 ON_POSTGRES = ("graphile", "pg-boss", "apalis", "underway", "procrastinate", "DBOS")
 GRAPHILE_RUST = "graphile_worker "
+WORKFLOWS = ("wf3", "wf3_c128", "drain_wf3", "wf3_queue_4threads")
 BULL_ALWAYS = "BullMQ 6.7.0 (node, redis 7.0 appendfsync always)"
 
 peers = {}
@@ -61,6 +62,13 @@ def floors():
         held = best(metric, lambda peer: peer.startswith(GRAPHILE_RUST))
         for store, least in (("PostgreSQL", 0.3), ("SQLite", 0.5)):
             yield f"{metric}, {store}", median(BATON[store], metric), *held, least
+    for store, peer in BATON.items():
+        yield f"stream against HTTP batches, {store}", median(peer, "drain_stream"), median(peer, "drain"), peer, 1.5
+    # The best of its variants, for everybody.
+    theirs = max((best(metric, is_peer) for metric in WORKFLOWS), key=lambda found: found[0] or 0)
+    for store, peer in BATON.items():
+        ours = max((median(peer, metric) or 0 for metric in WORKFLOWS)) or None
+        yield f"three-step workflows, {store}", ours, *theirs, 3.0
 
 
 def heading(*names, right=()):
@@ -69,7 +77,8 @@ def heading(*names, right=()):
 
 columns = {
     "enqueue_bulk": "bulk, runs/s", "enqueue_one": "one by one, 5,000, runs/s", "enqueue_one_20k": "one by one, 20,000, runs/s",
-    "drain": "drain, runs/s", "drain_100k": "drain 100,000, runs/s", "pickup_p50": "pickup p50, ms", "pickup_p99": "pickup p99, ms"}
+    "drain": "drain, runs/s", "drain_100k": "drain 100,000, runs/s", "pickup_p50": "pickup p50, ms", "pickup_p99": "pickup p99, ms",
+    "drain_stream": "drain over the stream, runs/s", "wf3": "3-step workflows/s", "wf3_c128": "the same, 128 in flight", "wf1": "1-step workflows/s"}
 heading("who", *columns.values(), right=columns.values())
 for peer in peers:
     if not peer.startswith(LIMITS):

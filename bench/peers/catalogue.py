@@ -33,7 +33,7 @@ def rust(name, modes):
 def baton(store):
     def run(rep):
         # A fresh server and a fresh store for each figure are its own business.
-        for what in ("submit", "bulk", "drain", "pickup"):
+        for what in ("submit", "bulk", "drain", "stream", "workflows", "pickup"):
             command = [os.environ["BATON"], "bench", "--store", store, "--only", what, "--json"]
             measure(rep, command, postgres=store == "postgres")
     return run

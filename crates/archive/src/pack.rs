@@ -24,8 +24,9 @@ const COMPRESSION_LEVEL: i64 = 6;
 /// How to pack.
 #[derive(Clone, Default, Debug)]
 pub struct PackOptions {
-    /// The file the archive is written to. If it lies in the tree, it is left out.
-    pub output: Option<PathBuf>,
+    /// Files and directories that are left out where they lie in the tree, by whatever path they are reached: the file that
+    /// the archive is written to, secrets that go another way. The manifest names what was left out.
+    pub leave_out: Vec<PathBuf>,
     /// What to do with symbolic links that point outside of the tree.
     pub links_outside: LinksOutside,
     /// Pack all there is, whatever ignore files say: for what came out of a build.
@@ -70,12 +71,14 @@ pub struct Manifest {
     pub sha256: [u8; 32],
     /// Links that were left out because they point outside of the tree.
     pub skipped_links: Vec<String>,
+    /// What was left out because [`PackOptions::leave_out`] names it.
+    pub left_out: Vec<String>,
 }
 
 /// Packs a directory as a zip, written to `writer` from start to end.
 ///
 /// Left out: what `.gitignore` and `.batonignore` files say (the latter win, and both may lie in any directory), `.git`,
-/// and the output itself. Kept: paths, contents, empty directories, the executable bit, and symbolic links that point
+/// and what the options name. Kept: paths, contents, empty directories, the executable bit, and symbolic links that point
 /// inside of the tree. Times, owners and other modes are not.
 ///
 /// On an error, what was written so far is not an archive.
@@ -108,6 +111,7 @@ pub fn pack<W: Write>(
         archive_bytes: output.bytes,
         sha256: output.sha256.finalize().into(),
         skipped_links: found.skipped_links,
+        left_out: found.left_out,
     })
 }
 

@@ -1,9 +1,10 @@
 //! Which files of a directory go into an archive.
 
-use std::fs::{self, Metadata};
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ignore::{DirEntry, WalkBuilder};
 
@@ -32,12 +33,13 @@ pub(crate) enum Kind {
 pub(crate) struct Found {
     pub(crate) items: Vec<Item>,
     pub(crate) skipped_links: Vec<String>,
+    pub(crate) left_out: Vec<String>,
 }
 
 /// Walks `root`, which has no links in its own path.
 pub(crate) fn walk(root: &Path, options: &PackOptions) -> Result<Found, Error> {
-    let output = options.output.as_ref().and_then(|path| fs::metadata(path).ok());
-    let mut found = Found { items: Vec::new(), skipped_links: Vec::new() };
+    let unwanted = identities(&options.leave_out);
+    let left_out: Arc<Mutex<Vec<String>>> = Arc::default();
     // Inside a repository the rules of the directories above count too, as they do for git.
     let is_in_repository = root.ancestors().any(|directory| directory.join(GIT_DIRECTORY).exists());
     let mut walk = WalkBuilder::new(root);
@@ -46,36 +48,49 @@ pub(crate) fn walk(root: &Path, options: &PackOptions) -> Result<Found, Error> {
         walk.git_ignore(true)
             .require_git(is_in_repository)
             .parents(is_in_repository)
-            .add_custom_ignore_filename(IGNORE_FILE)
-            .filter_entry(|entry| entry.depth() == 0 || entry.file_name() != GIT_DIRECTORY);
+            .add_custom_ignore_filename(IGNORE_FILE);
     }
+    let (everything, noted, top) = (options.everything, left_out.clone(), root.to_owned());
+    // Here and not further down: what is below a directory that is left out is not looked at either.
+    walk.filter_entry(move |entry| {
+        if entry.depth() == 0 {
+            return true;
+        }
+        let is_unwanted = !unwanted.is_empty()
+            && fs::symlink_metadata(entry.path()).is_ok_and(|found| unwanted.contains(&(found.dev(), found.ino())));
+        if is_unwanted {
+            let path = entry.path().strip_prefix(&top).unwrap_or(entry.path());
+            noted.lock().unwrap_or_else(PoisonError::into_inner).push(shown(path.as_os_str().as_bytes()));
+        }
+        !is_unwanted && (everything || entry.file_name() != GIT_DIRECTORY)
+    });
+    let mut found = Found { items: Vec::new(), skipped_links: Vec::new(), left_out: Vec::new() };
     for entry in walk.build() {
         let entry = entry.map_err(|error| walk_error(root, error))?;
         if let Some(error) = entry.error() {
             return Err(Error::IgnoreFile(error.to_string()));
         }
         if entry.depth() > 0 {
-            look_at(root, &entry, options, output.as_ref(), &mut found)?;
+            look_at(root, &entry, options, &mut found)?;
         }
     }
     found.items.sort_unstable_by(|left, right| left.path.cmp(&right.path));
     found.skipped_links.sort_unstable();
+    found.left_out.append(&mut left_out.lock().unwrap_or_else(PoisonError::into_inner));
+    found.left_out.sort_unstable();
     Ok(found)
 }
 
-fn look_at(
-    root: &Path,
-    entry: &DirEntry,
-    options: &PackOptions,
-    output: Option<&Metadata>,
-    found: &mut Found,
-) -> Result<(), Error> {
+/// What the paths lead to, as device and inode; of a link also the link itself, which would lead nowhere.
+fn identities(paths: &[PathBuf]) -> Vec<(u64, u64)> {
+    let both = |path: &PathBuf| [fs::metadata(path), fs::symlink_metadata(path)];
+    paths.iter().flat_map(both).flatten().map(|found| (found.dev(), found.ino())).collect()
+}
+
+fn look_at(root: &Path, entry: &DirEntry, options: &PackOptions, found: &mut Found) -> Result<(), Error> {
     let relative = entry.path().strip_prefix(root).unwrap_or(entry.path());
     let path = entry_path(relative.as_os_str().as_bytes())?;
     let metadata = fs::symlink_metadata(entry.path()).map_err(|error| Error::file(entry.path(), error))?;
-    if output.is_some_and(|output| (output.dev(), output.ino()) == (metadata.dev(), metadata.ino())) {
-        return Ok(());
-    }
     let kind = if metadata.is_dir() {
         Kind::Directory
     } else if metadata.is_file() {

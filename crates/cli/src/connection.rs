@@ -12,10 +12,10 @@ use crate::exit::Exit;
 #[derive(Args)]
 #[command(next_help_heading = "Server")]
 pub struct Connection {
-    /// Address of the server; that of the one running on this machine unless given, or else http://127.0.0.1:7400.
+    /// Address of the server; that of the one running on this machine unless given, or http://127.0.0.1:7400 with a key.
     #[arg(long, global = true, env = "BATON_URL", value_name = "URL")]
     pub url: Option<String>,
-    /// API key; the one a server on this machine left in its data directory unless given.
+    /// API key; unless given, the one that a server left in its data directory, for that server alone.
     #[arg(long, global = true, env = "BATON_API_KEY", hide_env_values = true, value_name = "KEY")]
     pub api_key: Option<String>,
     /// Data directory of the server; the user's data directory unless given.
@@ -24,7 +24,7 @@ pub struct Connection {
 }
 
 /// Where a server listens unless told otherwise.
-const URL_DEFAULT: &str = "127.0.0.1:7400";
+const URL_DEFAULT: &str = "http://127.0.0.1:7400";
 
 /// The address at which a server that listens everywhere can be reached from here.
 fn reachable(address: SocketAddr) -> String {
@@ -38,6 +38,12 @@ fn reachable(address: SocketAddr) -> String {
 impl Connection {
     /// A client of the server.
     pub fn client(&self) -> Result<Client, Exit> {
+        if self.url.is_none() && self.api_key.is_none() && self.left_url().is_none() {
+            return Err(Exit::unreachable(format!(
+                "no server is running for {}; start it with baton serve, or name one with --url and --api-key",
+                self.data_directory().display()
+            )));
+        }
         Ok(Client::new(&self.find_url(), &self.find_api_key()?.unwrap_or_default())?)
     }
 
@@ -48,11 +54,13 @@ impl Connection {
 
     /// The address as given, or as a server on this machine left it, or the usual one.
     pub fn find_url(&self) -> String {
-        self.url.clone().unwrap_or_else(|| {
-            let left = std::fs::read_to_string(self.data_directory().join(baton_server::ADDRESS_FILE));
-            let address = left.ok().and_then(|address| address.trim().parse().ok());
-            format!("http://{}", address.map_or_else(|| URL_DEFAULT.to_owned(), reachable))
-        })
+        self.url.clone().or_else(|| self.left_url()).unwrap_or_else(|| URL_DEFAULT.to_owned())
+    }
+
+    /// The address that a server on this machine left. It takes it away when it stops.
+    fn left_url(&self) -> Option<String> {
+        let left = std::fs::read_to_string(self.data_directory().join(baton_server::ADDRESS_FILE)).ok()?;
+        left.trim().parse().ok().map(|address| format!("http://{}", reachable(address)))
     }
 
     /// Where a server on this machine leaves its first key.
@@ -60,10 +68,14 @@ impl Connection {
         self.data_directory().join("admin.key")
     }
 
-    /// The key as given, or as a server on this machine left it, or none.
+    /// The key as given, or as a server on this machine left it, or none. The one that was left goes to the server that left
+    /// it and to nobody else: any program may listen where a server usually does, and keep what it is sent.
     pub fn find_api_key(&self) -> Result<Option<String>, Exit> {
         if let Some(key) = &self.api_key {
             return Ok(Some(key.clone()));
+        }
+        if self.left_url().as_deref() != Some(self.find_url().trim_end_matches('/')) {
+            return Ok(None);
         }
         let path = self.admin_key_path();
         match std::fs::read_to_string(&path) {
@@ -80,17 +92,34 @@ impl Connection {
 mod tests {
     use super::*;
 
+    fn connection(directory: &tempfile::TempDir, url: Option<&str>, key: Option<&str>) -> Connection {
+        let (url, api_key) = (url.map(str::to_owned), key.map(str::to_owned));
+        Connection { url, api_key, data: Some(directory.path().to_owned()) }
+    }
+
     #[test]
     fn the_address_is_the_one_given_or_left_or_the_usual_one() {
         let directory = tempfile::tempdir().unwrap();
-        let connection = |url: Option<&str>| Connection {
-            url: url.map(str::to_owned),
-            api_key: None,
-            data: Some(directory.path().to_owned()),
-        };
-        assert_eq!(connection(None).find_url(), "http://127.0.0.1:7400");
+        let url = |given| connection(&directory, given, None).find_url();
+        assert_eq!(url(None), "http://127.0.0.1:7400");
         std::fs::write(directory.path().join(baton_server::ADDRESS_FILE), "0.0.0.0:81").unwrap();
-        assert_eq!(connection(None).find_url(), "http://127.0.0.1:81");
-        assert_eq!(connection(Some("http://there:1")).find_url(), "http://there:1");
+        assert_eq!(url(None), "http://127.0.0.1:81");
+        assert_eq!(url(Some("http://there:1")), "http://there:1");
+    }
+
+    #[test]
+    fn a_key_that_was_left_goes_only_to_the_server_that_left_it() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("admin.key"), "bk_left\n").unwrap();
+        let key = |url, given| connection(&directory, url, given).find_api_key().unwrap();
+        // Nobody runs: who listens at the usual address is somebody else.
+        assert_eq!(key(None, None), None);
+        assert!(connection(&directory, None, None).client().is_err());
+        std::fs::write(directory.path().join(baton_server::ADDRESS_FILE), "127.0.0.1:81").unwrap();
+        assert_eq!(key(None, None).as_deref(), Some("bk_left"));
+        assert_eq!(key(Some("http://127.0.0.1:81/"), None).as_deref(), Some("bk_left"));
+        assert_eq!(key(Some("http://127.0.0.1:7400"), None), None);
+        assert_eq!(key(Some("http://there:81"), None), None);
+        assert_eq!(key(Some("http://there:81"), Some("bk_given")).as_deref(), Some("bk_given"));
     }
 }

@@ -1,6 +1,7 @@
 //! The `baton` program: the server, the tools of those who submit and of those who work, the demo, the benchmark.
 
 mod bench;
+mod caches;
 mod child;
 mod commands;
 mod connection;
@@ -16,7 +17,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{audit, build, completion, doctor, key, queue, run, serve, submit, worker};
+use commands::{
+    audit, build, completion, doctor, key, namespace, queue, run, schedule, serve, settings, submit, worker, workflow,
+};
 use connection::Connection;
 use exit::Exit;
 
@@ -39,6 +42,7 @@ Examples:
   baton serve                                 start a server on 127.0.0.1:7400
   baton worker run --type greet --exec 'cat'  work on runs with a shell command
   baton run submit greet --input '{\"a\":1}' --wait
+  baton workflow start process_order --queue orders --input '{\"id\":17}' --wait
   baton submit --platform ios                 have the current directory built
   baton worker build --platform ios --recipe './build.sh'
 
@@ -72,15 +76,27 @@ enum Command {
     /// Submit runs and follow them.
     #[command(subcommand)]
     Run(run::RunCommand),
+    /// Start durable workflows, wait for them, talk to them.
+    #[command(subcommand)]
+    Workflow(workflow::WorkflowCommand),
     /// Look at workers, stop them, or be one.
     #[command(subcommand)]
     Worker(worker::WorkerCommand),
     /// Look at queues, pause and limit them.
     #[command(subcommand)]
     Queue(queue::QueueCommand),
+    /// Make, look at and stop schedules: rules that start runs.
+    #[command(subcommand)]
+    Schedule(schedule::ScheduleCommand),
+    /// Make, limit, disable and enable namespaces.
+    #[command(subcommand)]
+    Namespace(namespace::NamespaceCommand),
     /// Make and revoke API keys.
     #[command(subcommand)]
     Key(key::KeyCommand),
+    /// Look at settings, and change them while the servers run.
+    #[command(subcommand)]
+    Settings(settings::SettingsCommand),
     /// Read the audit log.
     #[command(subcommand)]
     Audit(audit::AuditCommand),
@@ -121,9 +137,13 @@ async fn execute(cli: Cli) -> Result<(), Exit> {
         Command::Submit(args) => submit::submit(&connection.client()?, args).await,
         Command::Build(command) => build::execute(&connection.client()?, command).await,
         Command::Run(command) => run::execute(&connection.client()?, command).await,
+        Command::Workflow(command) => workflow::execute(&connection.client()?, command).await,
         Command::Worker(command) => worker::execute(&connection.client()?, command).await,
         Command::Queue(command) => queue::execute(&connection.client()?, command).await,
+        Command::Schedule(command) => schedule::execute(&connection, command).await,
+        Command::Namespace(command) => namespace::execute(&connection.client()?, command).await,
         Command::Key(command) => key::execute(&connection.client()?, command).await,
+        Command::Settings(command) => settings::execute(&connection.client()?, command).await,
         Command::Audit(command) => audit::execute(&connection.client()?, command).await,
         Command::Doctor(args) => doctor::doctor(&connection, args).await,
         Command::Completion(args) => completion::completion(args),

@@ -74,6 +74,22 @@ pub fn hide_from_others() -> io::Result<()> {
     Ok(())
 }
 
+/// Makes this process the parent of whatever below it loses its own. Elsewhere than on Linux that stays the first process of
+/// the system.
+pub fn adopt_orphans() -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    // SAFETY: prctl takes numbers here and touches no memory of ours.
+    done(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) })?;
+    Ok(())
+}
+
+/// Takes note that a child has ended. Not for children that somebody else here waits for.
+pub fn bury(child: u32) {
+    let Ok(child) = libc::pid_t::try_from(child) else { return };
+    // SAFETY: without a place for the status, waitpid touches no memory of ours. It does not wait.
+    unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::WNOHANG) };
+}
+
 /// The numbers of this user and its group.
 pub fn user() -> (u32, u32) {
     // SAFETY: both calls only return a number, and cannot fail.

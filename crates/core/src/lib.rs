@@ -7,26 +7,36 @@
 //! * [`machine`]: what each verb does to a run in each state.
 //! * [`retry`]: when a failed run is tried again.
 //! * [`matching`]: which waiting worker gets which waiting run.
+//! * [`step`]: what a write at a remembered position of a workflow means.
 //! * [`rate`]: how many runs a rate-limited queue may hand out now.
 //! * [`order`]: where a run stands in its queue.
+//! * [`cron`]: when a schedule fires.
+//! * [`schedule`]: what becomes of its fires while the run before them lives.
 //! * [`token`]: credentials, derived or hashed.
 //! * [`id`]: identifiers of runs and workers, and the fence.
 
 #![warn(missing_docs)]
 
+pub mod cron;
+mod cron_fields;
+mod cron_zone;
 pub mod id;
+mod lease_end;
 pub mod machine;
 pub mod matching;
 pub mod order;
 pub mod rate;
 pub mod retry;
+pub mod schedule;
 pub mod state;
+pub mod step;
 pub mod token;
 
 pub use id::{Epoch, RunId, WorkerId};
 pub use machine::{Failure, LeaseEnd, Refused, Run};
 pub use retry::RetryPolicy;
 pub use state::{Reason, State};
+pub use step::{StepKind, StepState};
 
 /// Milliseconds since 1970-01-01 UTC on the store's clock, or a span of such milliseconds.
 pub type Millis = i64;

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::lease_end::LeaseEnd;
 use crate::retry::{self, RetryPolicy};
 use crate::{Epoch, Millis, Reason, State};
 
@@ -78,70 +79,6 @@ pub struct Failure {
     pub retryable: bool,
     /// Do not try again before this moment.
     pub not_before: Option<Millis>,
-}
-
-/// How a lease ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LeaseEnd {
-    /// The holder completed the run.
-    Completed,
-    /// The holder said the attempt failed.
-    Failed,
-    /// The holder, or an administrator, gave it back unfinished.
-    GivenBack,
-    /// The holder put the run to sleep.
-    Slept,
-    /// The holder fell silent.
-    Lost,
-    /// The attempt took too long.
-    TimedOut,
-    /// It was cancelled.
-    Cancelled,
-}
-
-impl LeaseEnd {
-    /// Every way a lease can end.
-    pub const ALL: [LeaseEnd; 7] = [
-        LeaseEnd::Completed,
-        LeaseEnd::Failed,
-        LeaseEnd::GivenBack,
-        LeaseEnd::Slept,
-        LeaseEnd::Lost,
-        LeaseEnd::TimedOut,
-        LeaseEnd::Cancelled,
-    ];
-
-    /// The word used on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            LeaseEnd::Completed => "completed",
-            LeaseEnd::Failed => "failed",
-            LeaseEnd::GivenBack => "given_back",
-            LeaseEnd::Slept => "slept",
-            LeaseEnd::Lost => "lost",
-            LeaseEnd::TimedOut => "timed_out",
-            LeaseEnd::Cancelled => "cancelled",
-        }
-    }
-
-    /// The number kept in the store. Never change one: it is on disk.
-    pub fn code(self) -> i16 {
-        match self {
-            LeaseEnd::Completed => 0,
-            LeaseEnd::Failed => 1,
-            LeaseEnd::GivenBack => 2,
-            LeaseEnd::Slept => 3,
-            LeaseEnd::Lost => 4,
-            LeaseEnd::TimedOut => 5,
-            LeaseEnd::Cancelled => 6,
-        }
-    }
-
-    /// The end with this number, if there is one.
-    pub fn from_code(code: i16) -> Option<LeaseEnd> {
-        LeaseEnd::ALL.into_iter().find(|end| end.code() == code)
-    }
 }
 
 /// What passed, when the reaper takes a run from its holder.
@@ -230,7 +167,7 @@ fn held_to_end(run: &Run, lease: Epoch, past: Option<LeaseEnd>, end: LeaseEnd) -
 /// again gets the same answer, and so does a worker that the reaper was faster than: the run is cancelled either way.
 pub fn is_repeat(past: LeaseEnd, end: LeaseEnd) -> bool {
     match past {
-        LeaseEnd::Cancelled => matches!(end, LeaseEnd::Failed | LeaseEnd::GivenBack),
+        LeaseEnd::Cancelled => matches!(end, LeaseEnd::Failed | LeaseEnd::GivenBack | LeaseEnd::Cancelled),
         LeaseEnd::Completed
         | LeaseEnd::Failed
         | LeaseEnd::GivenBack
@@ -314,6 +251,35 @@ pub fn sleep(run: &Run, lease: Epoch, past: Option<LeaseEnd>, until: Millis) -> 
     match run.cancel_by {
         Some(_) => Err(Refused::Cancelling),
         None => Ok(Run { state: State::Sleeping, ..run.waiting(until, false) }),
+    }
+}
+
+/// Something has happened that a sleeping run waits for: it becomes due. A run that is awake finds out by itself.
+pub fn wake(run: &Run, now: Millis) -> Result<Run, Refused> {
+    match run.state {
+        State::Sleeping if run.due_at > now => Ok(Run { due_at: now, ..*run }),
+        State::Sleeping | State::Pending => Err(Refused::AlreadyDone),
+        State::Assigned | State::Running => Err(Refused::Held),
+        State::Completed | State::Failed | State::Cancelled => Err(Refused::Ended),
+    }
+}
+
+/// The holder has heard that the run is to stop, has cleaned up, and says so.
+pub fn cancelled(run: &Run, lease: Epoch, past: Option<LeaseEnd>) -> Result<Run, Refused> {
+    held_to_end(run, lease, past, LeaseEnd::Cancelled)?;
+    Ok(run.ended(State::Cancelled, Some(Reason::Cancelled)))
+}
+
+/// The time of the whole run is over, whatever it does. One that somebody wants cancelled is cancelled, as with every other end.
+pub fn time_out(run: &Run) -> Result<Run, Refused> {
+    match run.state {
+        State::Assigned | State::Running if run.cancel_by.is_some() => {
+            Ok(run.ended(State::Cancelled, Some(Reason::Cancelled)))
+        }
+        State::Pending | State::Assigned | State::Running | State::Sleeping => {
+            Ok(run.ended(State::Failed, Some(Reason::Timeout)))
+        }
+        State::Completed | State::Failed | State::Cancelled => Err(Refused::Ended),
     }
 }
 

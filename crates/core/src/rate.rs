@@ -14,7 +14,11 @@ pub struct Bucket {
 /// Takes up to `wanted` tokens from a bucket that fills with `per_second` and holds at most one second's worth
 /// (at least one token). Returns how many were granted and the bucket afterwards.
 pub fn take(bucket: Bucket, per_second: f64, now: Millis, wanted: u32) -> (u32, Bucket) {
-    let full = per_second.max(1.0);
+    take_of(bucket, per_second, per_second.max(1.0), now, wanted)
+}
+
+/// As [`take`], from a bucket that holds at most `full` tokens.
+pub fn take_of(bucket: Bucket, per_second: f64, full: f64, now: Millis, wanted: u32) -> (u32, Bucket) {
     // A clock that went backwards must not drain the bucket.
     let elapsed = (now - bucket.at).max(0) as f64 / 1_000.0;
     let tokens = (bucket.tokens + elapsed * per_second).min(full);
@@ -35,6 +39,15 @@ pub fn wait_ms(bucket: Bucket, per_second: f64, now: Millis) -> Millis {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_large_bucket_allows_a_burst_and_fills_at_its_rate() {
+        let (granted, bucket) = take_of(Bucket { tokens: 10.0, at: 0 }, 2.0, 10.0, 0, 20);
+        assert_eq!(granted, 10);
+        assert_eq!(wait_ms(bucket, 2.0, 0), 500);
+        assert_eq!(take_of(bucket, 2.0, 10.0, 2_000, 20).0, 4);
+        assert_eq!(take_of(bucket, 2.0, 10.0, 60_000, 20).0, 10, "and never holds more");
+    }
 
     #[test]
     fn a_slow_rate_hands_out_one_at_a_time() {

@@ -22,8 +22,11 @@ enum Verb {
     Fail(Failure),
     GiveBack,
     Sleep { ms: Millis },
+    Wake,
+    Cancelled,
     Cancel,
     Expire(Expiry),
+    TimeOut,
 }
 
 impl Verb {
@@ -34,7 +37,8 @@ impl Verb {
             Verb::Fail(_) => Some(LeaseEnd::Failed),
             Verb::GiveBack => Some(LeaseEnd::GivenBack),
             Verb::Sleep { .. } => Some(LeaseEnd::Slept),
-            Verb::Claim | Verb::Start | Verb::Cancel | Verb::Expire(_) => None,
+            Verb::Cancelled => Some(LeaseEnd::Cancelled),
+            Verb::Claim | Verb::Start | Verb::Wake | Verb::Cancel | Verb::Expire(_) | Verb::TimeOut => None,
         }
     }
 
@@ -69,7 +73,9 @@ fn verbs() -> impl Strategy<Value = Verb> {
         4 => failure,
         3 => Just(Verb::GiveBack),
         3 => (0..2_000i64).prop_map(|ms| Verb::Sleep { ms }),
+        2 => Just(Verb::Wake),
         1 => Just(Verb::Cancel),
+        1 => prop_oneof![Just(Verb::Cancelled), Just(Verb::TimeOut)],
         4 => expiry.prop_map(Verb::Expire),
     ]
 }
@@ -117,6 +123,9 @@ impl History {
             Verb::Fail(failure) => machine::fail(run, lease, past, failure, &self.options.retry, self.now, jitter),
             Verb::GiveBack => machine::give_back(run, lease, past, self.now),
             Verb::Sleep { ms } => machine::sleep(run, lease, past, self.now + ms),
+            Verb::Wake => machine::wake(run, self.now),
+            Verb::Cancelled => machine::cancelled(run, lease, past),
+            Verb::TimeOut => machine::time_out(run),
             Verb::Cancel => machine::cancel(run, self.now + GRACE_MS),
             Verb::Expire(what) => machine::expire(run, *what, &self.options, self.now, jitter),
         }
@@ -131,7 +140,10 @@ impl History {
             if before.state.is_held() && !next.state.is_held() {
                 let what = match &step.verb {
                     Verb::Expire(what) => what.lease_end(),
-                    verb => verb.ends_lease().expect("only these verbs and expire take a run from its holder"),
+                    Verb::TimeOut => LeaseEnd::TimedOut,
+                    verb => {
+                        verb.ends_lease().expect("only these verbs, expire and time_out take a run from its holder")
+                    }
                 };
                 self.ends.insert(before.epoch.0, machine::lease_end(what, &next));
             }
@@ -254,6 +266,10 @@ proptest! {
         walk(options, &steps, |step, outcome, history| {
             let (before, claimed) = (outcome.before, outcome.answer.is_ok());
             match &step.verb {
+                Verb::Wake if claimed => {
+                    prop_assert!(before.state == State::Sleeping && before.due_at > history.now);
+                    prop_assert_eq!(history.run, Run { due_at: history.now, ..before })
+                }
                 Verb::Claim if !before.state.is_held() && !before.state.is_ended() => {
                     prop_assert_eq!(claimed, before.due_at <= history.now)
                 }

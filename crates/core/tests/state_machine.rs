@@ -66,12 +66,16 @@ fn cases() -> Vec<Case> {
         }),
         of_worker("give_back", "", AS_IT_IS, |run, lease, past| machine::give_back(run, lease, past, NOW)),
         of_worker("sleep", "", AS_IT_IS, |run, lease, past| machine::sleep(run, lease, past, NOW + 1)),
+        of_others("wake", "not due yet", |run| run.due_at = NOW + 1, |run, _, _| machine::wake(run, NOW)),
+        of_others("wake", "due", AS_IT_IS, |run, _, _| machine::wake(run, NOW)),
+        of_worker("cancelled", "", AS_IT_IS, machine::cancelled),
         of_others("cancel", "", AS_IT_IS, |run, _, _| machine::cancel(run, NOW + 30_000)),
         of_others("expire", "lease", AS_IT_IS, |run, _, _| expire(run, Expiry::Lease)),
         of_others("expire", "lease, no losses left", |run| run.losses = 3, |run, _, _| expire(run, Expiry::Lease)),
         of_others("expire", "timeout, tries left", AS_IT_IS, |run, _, _| expire(run, Expiry::Timeout)),
         of_others("expire", "timeout, no tries left", NO_TRIES_LEFT, |run, _, _| expire(run, Expiry::Timeout)),
         of_others("expire", "grace time to cancel", AS_IT_IS, |run, _, _| expire(run, Expiry::CancelGrace)),
+        of_others("time_out", "", AS_IT_IS, |run, _, _| machine::time_out(run)),
     ]
 }
 
@@ -207,7 +211,7 @@ A bold cell is a move. Any other cell is a refusal: nothing changes.
 {diagram}
 ## With the current lease
 
-Verbs of workers (start, complete, fail, give_back, sleep) carry the lease of the newest claim. The others carry none.
+Verbs of workers (start, complete, fail, give_back, sleep, cancelled) carry the lease of the newest claim. The others carry none.
 
 {current}
 ## With an older lease
@@ -227,8 +231,8 @@ The answer to a call may get lost, and the caller calls again. The column says h
 done\" gives the caller the answer of the first call, whatever has happened to the run since. An empty cell means: as in
 the tables above.
 
-A lease that ended because the run was cancelled ended as a `fail` or `give_back` of a cancelled run would have ended
-it, so these are \"already done\", too. A `complete` is not: its result was not taken.
+A lease that ended because the run was cancelled ended as a `fail`, `give_back` or `cancelled` would have ended it,
+so these are \"already done\", too. A `complete` is not: its result was not taken.
 
 {repeats}",
         diagram = diagram(&cases),

@@ -209,9 +209,33 @@ pub enum NewLogs {
     Many {
         /// The lines, in order.
         logs: Vec<NewLogLine>,
+        /// The number of the first of them among all lines that this lease adds, from 1. Lines that come again after a lost answer are
+        /// known by it and not added twice.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        first_line: Option<u64>,
     },
     /// One.
     One(NewLogLine),
+}
+
+/// One measurement while a build was built.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct BuildMeasurement {
+    /// When.
+    pub timestamp: Time,
+    /// Share of the processors in use, as the builder said it.
+    pub cpu: Option<f64>,
+    /// Share of the memory in use, as the builder said it.
+    pub memory: Option<f64>,
+}
+
+/// What was measured while a build was built.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct BuildTelemetry {
+    /// Oldest first.
+    pub telemetry: Vec<BuildMeasurement>,
 }
 
 /// What a builder can do.

@@ -1,4 +1,4 @@
-//! What goes over Baton's wire: the JSON shapes of the native HTTP API, shared by the server and its clients.
+//! What goes over Baton's wire: the JSON shapes of the native HTTP API, and the gRPC services in [`v1`] (feature `grpc`), shared by the server and its clients.
 //!
 //! Requests refuse unknown fields, so that a misspelt one is an error and not silence. Times are RFC 3339 in UTC.
 //! With the feature `schema` every shape describes itself for `/openapi.json`.
@@ -7,13 +7,23 @@
 
 mod admin;
 mod build;
+mod build_answers;
+mod namespace;
 mod run;
+mod schedule;
+mod settings;
 mod time;
+#[cfg(feature = "grpc")]
+pub mod v1;
 mod work;
 
 pub use admin::*;
 pub use build::*;
+pub use build_answers::*;
+pub use namespace::*;
 pub use run::*;
+pub use schedule::*;
+pub use settings::*;
 pub use time::Time;
 pub use work::*;
 

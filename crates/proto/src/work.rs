@@ -54,6 +54,9 @@ pub struct RegisteredWorker {
     pub heartbeat_interval_ms: u64,
     /// Without one for this long the worker's runs are handed to others.
     pub lease_ttl_ms: u64,
+    /// How long a heartbeat may wait for news (`wait_ms`); 0 when it may not.
+    #[serde(default)]
+    pub heartbeat_wait_ms: u64,
 }
 
 /// A lease on a run.
@@ -65,6 +68,9 @@ pub struct LeaseOf {
     pub run_id: String,
     /// The lease, as the claim gave it.
     pub lease: String,
+    /// The worker knows that it is lost or cancelled and is about to stop: no reason to answer a heartbeat that waits.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stopping: bool,
 }
 
 /// What a worker measured on its machine.
@@ -98,6 +104,13 @@ pub struct Heartbeat {
     /// What it measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health: Option<HealthReport>,
+    /// Why the worker itself wants no new work for now. It is over when `health` comes without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unfit: Option<String>,
+    /// Wait up to this long for news of the leases before answering: that one is lost or to be cancelled, or that the worker should drain. The
+    /// leases are renewed at once. At most what the registration allowed; 0 unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait_ms: Option<u64>,
 }
 
 /// The answer to a heartbeat.
@@ -114,7 +127,7 @@ pub struct HeartbeatAnswer {
     pub lost: Vec<String>,
     /// Runs the worker holds that somebody wants cancelled: stop, then fail or give them back.
     pub cancelling: Vec<String>,
-    /// Why the worker gets no new work, if its health is under a floor.
+    /// Why the worker gets no new work, if its health is under a floor or it wants none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unfit: Option<String>,
 }

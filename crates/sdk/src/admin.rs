@@ -1,6 +1,6 @@
-//! Calls about keys, the audit log and the server itself.
+//! Calls about keys, the audit log, settings and the server itself.
 
-use baton_proto::{AuditPage, CreateKey, CreatedKey, Keys};
+use baton_proto::{AuditPage, ChangeSettings, CreateKey, CreatedKey, Keys, SettingList};
 
 use crate::client::Call;
 use crate::filter::{Query, encode};
@@ -31,6 +31,16 @@ impl Client {
     /// A page of the audit log, newest first.
     pub async fn audit_log(&self, limit: Option<usize>, cursor: Option<&str>) -> Result<AuditPage, ClientError> {
         self.json(Call::get(Query::new("/api/v1/audit").page(limit, cursor, false).path)).await
+    }
+
+    /// The settings that can be changed while the servers run.
+    pub async fn settings(&self) -> Result<SettingList, ClientError> {
+        self.json(Call::get("/api/v1/settings")).await
+    }
+
+    /// Changes settings while the servers run: all, or none.
+    pub async fn change_settings(&self, change: &ChangeSettings) -> Result<SettingList, ClientError> {
+        self.json(Call::patch("/api/v1/settings").body(change)?).await
     }
 
     /// Says whether the server lives.

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use baton_proto::{
-    BuildLogs, BuildPage, BuildStatus, BuildView, CancelledBuild, LEASE_HEADER, NewLogLine, NewLogs, SubmitGitBuild,
-    SubmittedBuild,
+    BuildLogs, BuildPage, BuildStatus, BuildTelemetry, BuildView, CancelledBuild, LEASE_HEADER, NewLogLine, NewLogs,
+    SubmitGitBuild, SubmittedBuild,
 };
 use bytes::Bytes;
 use http::HeaderName;
@@ -167,9 +167,17 @@ impl Client {
         self.bytes(Call::get(path(id, "/certs")).header(LEASE, lease)?).await
     }
 
-    /// Adds lines to a build's log, for the worker that holds it.
-    pub async fn add_build_logs(&self, id: &str, lease: &str, logs: Vec<NewLogLine>) -> Result<(), ClientError> {
-        self.empty(Call::post(path(id, "/logs")).body(&NewLogs::Many { logs })?.header(LEASE, lease)?).await
+    /// Adds lines to a build's log, for the worker that holds it. `first_line` is the number of the first of them among all that this
+    /// lease adds, from 1: with it, the same lines may be sent again after a lost answer.
+    pub async fn add_build_logs(
+        &self,
+        id: &str,
+        lease: &str,
+        first_line: Option<u64>,
+        logs: Vec<NewLogLine>,
+    ) -> Result<(), ClientError> {
+        let lines = NewLogs::Many { logs, first_line };
+        self.empty(Call::post(path(id, "/logs")).body(&lines)?.header(LEASE, lease)?).await
     }
 
     /// Adds a measurement to a build, for the worker that holds it. Shares of one.
@@ -181,6 +189,11 @@ impl Client {
         memory: Option<f64>,
     ) -> Result<(), ClientError> {
         self.empty(Call::post(path(id, "/telemetry")).body(&Telemetry { cpu, memory })?.header(LEASE, lease)?).await
+    }
+
+    /// What was measured while a build was built, oldest first.
+    pub async fn build_telemetry(&self, id: &str) -> Result<BuildTelemetry, ClientError> {
+        self.json(Call::get(path(id, "/telemetry"))).await
     }
 
     /// Stores the file that came out of a build and completes it, for the worker that holds it. The same file may be sent again

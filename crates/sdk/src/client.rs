@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use baton_proto::{API_KEY_HEADER, IDEMPOTENCY_KEY_HEADER, Problem};
@@ -17,8 +17,10 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tonic::transport::Channel;
 
-use crate::ClientError;
+use crate::connect::Connect;
+use crate::{ClientError, grpc};
 
 /// How long a call may take, unless it waits for something on purpose.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -33,12 +35,15 @@ const FOREIGN_ANSWER_CHARS_MAX: usize = 200;
 /// What a call sends: all at once, or as it is read from somewhere.
 pub(crate) type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
-/// A client of one Baton server. Clones share the connections.
+/// A client of one Baton server: workflows over gRPC, everything else over HTTP. Clones share the connections.
 #[derive(Clone)]
 pub struct Client {
     http: legacy::Client<HttpConnector, Body>,
+    /// Connected with the first call that needs it.
+    channel: Arc<OnceLock<Channel>>,
     base: Arc<str>,
     api_key: Option<HeaderValue>,
+    namespace: Arc<str>,
     timeout: Duration,
 }
 
@@ -115,7 +120,11 @@ impl Client {
         let uri: Uri = base.parse().map_err(|_| wrong("it must be like http://127.0.0.1:7400"))?;
         match uri.scheme_str() {
             Some("http") => {}
-            Some("https") => return Err(wrong("https is not supported yet; put a proxy in front, or use http")),
+            Some("https") => {
+                return Err(wrong(
+                    "Baton's clients speak http only; over a network, go through a tunnel (ssh -L) or a VPN",
+                ));
+            }
             Some(_) | None => return Err(wrong("it must begin with http://")),
         }
         if uri.query().is_some() {
@@ -137,7 +146,26 @@ impl Client {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .build(connector);
-        Ok(Client { http, base: base.into(), api_key, timeout: CALL_TIMEOUT })
+        let namespace = baton_proto::NAMESPACE_DEFAULT.into();
+        Ok(Client { http, channel: Arc::default(), base: base.into(), api_key, namespace, timeout: CALL_TIMEOUT })
+    }
+
+    /// A client of the server at `url` (`http://host:port`), which is asked whether it is there and knows the key: what the environment variable
+    /// `BATON_API_KEY` says unless [given](Connect::api_key).
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), baton::ClientError> {
+    /// let client = baton::Client::connect("http://localhost:7400").namespace("production").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn connect(url: impl Into<String>) -> Connect {
+        Connect::new(url.into())
+    }
+
+    /// The same client, for workflows of this namespace; `default` unless given.
+    pub fn with_namespace(mut self, namespace: impl Into<String>) -> Client {
+        self.namespace = namespace.into().into();
+        self
     }
 
     /// The same client with another limit on how long a call may take; 30 seconds unless given. Calls that wait on
@@ -150,6 +178,40 @@ impl Client {
     /// The server's address.
     pub fn url(&self) -> &str {
         &self.base
+    }
+
+    /// The namespace of its workflows.
+    pub(crate) fn workflow_namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    pub(crate) fn key(&self) -> grpc::Key {
+        grpc::Key::new(self.api_key.as_ref())
+    }
+
+    pub(crate) fn workflows_service(&self) -> Result<grpc::Workflows, ClientError> {
+        let channel = match self.channel.get() {
+            Some(channel) => channel,
+            None => {
+                let endpoint = grpc::endpoint(&self.base)?;
+                self.channel.get_or_init(|| endpoint.connect_lazy())
+            }
+        };
+        Ok(grpc::workflows(channel.clone(), self.key()))
+    }
+
+    /// Waits for the answer to a gRPC call, for as long as calls may take and `wait` besides.
+    pub(crate) async fn answer<T>(
+        &self,
+        wait: Duration,
+        call: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
+    ) -> Result<T, ClientError> {
+        let limit = if wait.is_zero() { self.timeout } else { wait + WAIT_MARGIN };
+        let refused = |status| match grpc::refused(status) {
+            ClientError::Unreachable(why) => ClientError::Unreachable(format!("{}: {why}", self.base)),
+            other => other,
+        };
+        within(limit, async { call.await.map(tonic::Response::into_inner).map_err(refused) }).await
     }
 
     /// Sends a call and reads the JSON of its answer.

@@ -1,17 +1,40 @@
-//! Client for Baton: submit runs, and work on them.
+//! Baton for Rust: durable workflows, a client, and workers.
 //!
-//! [`Client`] has a method for every call of the server's HTTP API. [`Worker`] is the loop around it that a program
-//! needs to work on runs: it registers, sends heartbeats, claims, reports, and drains when it is told to stop.
+//! A **workflow** is an async function of a [`Context`]; whatever it asks of that is remembered, so that it survives the fall of whoever plays it. [`Worker`] plays
+//! workflows, [`Client::start`] starts them:
+//!
+//! ```no_run
+//! use baton::{Client, Context, Worker, WorkflowError};
+//!
+//! async fn greet(ctx: Context, name: String) -> Result<String, WorkflowError> {
+//!     let greeting = ctx.step("choose", || async { Ok("hello".to_owned()) }).await?;
+//!     ctx.sleep(std::time::Duration::from_secs(60)).await?;
+//!     Ok(format!("{greeting}, {name}"))
+//! }
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut worker = Worker::builder("http://localhost:7400", "greetings").build().await?;
+//! worker.register("greet", greet);
+//! tokio::spawn(worker.run_until_signal());
+//!
+//! let client = Client::connect("http://localhost:7400").await?;
+//! let handle = client.start("greet", &"Ada").queue("greetings").await?;
+//! println!("{}", handle.result::<String>().await?);
+//! # Ok(()) }
+//! ```
+//!
+//! Work that needs no memory is a plain **run**: [`Client`] has a method for every call of the server's HTTP API, and [`runs::Worker`] is the loop around it that
+//! a program needs to work on runs.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), baton::ClientError> {
-//! use baton::{Client, Worker};
+//! use baton::{Client, runs};
 //! use baton::proto::SubmitRun;
 //!
 //! let client = Client::new("http://127.0.0.1:7400", "bk_...")?;
 //! client.submit(&SubmitRun::new("default", "greet")).await?;
 //!
-//! Worker::new(client, ["greet"])
+//! runs::Worker::new(client, ["greet"])
 //!     .concurrency(4)
 //!     .run(|run, _cancel| async move { Ok(format!("hello from {}", run.run_id).into()) }, std::future::pending())
 //!     .await
@@ -23,23 +46,40 @@
 mod admin;
 mod builds;
 mod client;
+mod connect;
 mod download;
 mod error;
 mod filter;
+mod grpc;
+mod namespaces;
 mod queues;
-mod runs;
+pub mod runs;
+mod schedules;
 mod transfer;
 mod upload;
 mod worker;
 mod workers;
+mod workflow;
+mod workflows;
 
+/// The states of a run.
+pub use baton_core::State;
 /// The shapes of requests and answers.
 pub use baton_proto as proto;
 pub use builds::{BuildFilter, NewBuild};
 pub use client::Client;
+pub use connect::Connect;
 pub use download::Downloaded;
 pub use error::ClientError;
 pub use filter::{RunFilter, WorkerFilter};
 pub use transfer::{Progress, TransferError, sha256_of};
 pub use upload::FileToSend;
-pub use worker::{Cancel, Failure, Report, Stop, Worker, WorkerEvent};
+pub use worker::{Worker, WorkerBuilder};
+pub use workflow::{
+    Child, ChildResult, Context, Continuation, RetryPolicy, Signal, SignalWithin, Sleep, StartChild, StartedChild,
+    Step, StepError, WorkflowError,
+};
+pub use workflows::{
+    ListWorkflows, ResultError, StartWorkflow, StepAttempt, StepKind, StepState, StepView, WorkflowHandle,
+    WorkflowPage, WorkflowRun,
+};

@@ -32,6 +32,7 @@ pub enum TransferError {
         /// The file.
         path: PathBuf,
         /// What the system said.
+        #[source]
         error: io::Error,
     },
     /// What came is not what was stored.

@@ -21,9 +21,15 @@ impl Client {
         self.json(Call::post("/api/v1/workers").body(worker)?).await
     }
 
-    /// Tells the server that the worker lives, which renews all its leases.
+    /// Tells the server that the worker lives, which renews all its leases, and waits for news as long as the heartbeat says.
     pub async fn heartbeat(&self, id: &str, heartbeat: &Heartbeat) -> Result<HeartbeatAnswer, ClientError> {
-        self.json(Call::post(path(id, "/heartbeat")).body(heartbeat)?).await
+        let call = Call::post(path(id, "/heartbeat")).body(heartbeat)?;
+        let waits = heartbeat.wait_ms.map(Duration::from_millis);
+        self.json(match waits {
+            Some(wait) => call.waits(wait),
+            None => call,
+        })
+        .await
     }
 
     /// Asks for work, and waits for it as long as the claim says.

@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use baton::{Cancel, Client, Failure, Stop, Worker, WorkerEvent};
+use baton::Client;
+use baton::runs::{Cancel, Failure, Stop, Worker, WorkerEvent};
 use baton_proto::ClaimedRun;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -264,4 +266,90 @@ async fn a_worker_that_is_refused_for_good_says_so() {
     let fake = Fake::start(|verb, _, _| (verb == "register").then(|| refusal(403, "forbidden"))).await;
     let error = fake.worker().run(echo, std::future::pending()).await.unwrap_err();
     assert_eq!(error.code(), Some("forbidden"));
+}
+
+#[tokio::test]
+async fn what_a_worker_cannot_do_is_given_back_and_it_takes_nothing_new() {
+    let mut fake = Fake::start(|_, _, _| None).await;
+    let handler = |_, _| async { Err(Failure::give_back("no room", Duration::from_secs(3_600))) };
+    let (stop, stopped) = oneshot::channel::<()>();
+    let working = tokio::spawn(fake.worker().run(handler, async move { drop(stopped.await) }));
+    fake.next("claim").await;
+    assert_eq!(fake.next("give_back").await, json!({"lease": "bl_1_x", "reason": "no room"}));
+    while fake.next("heartbeat").await["unfit"] != "no room" {}
+    stop.send(()).unwrap();
+    tokio::time::timeout(PATIENCE, working).await.unwrap().unwrap().unwrap();
+    let calls: Vec<String> = std::iter::from_fn(|| fake.calls.try_recv().ok()).map(|(verb, _)| verb).collect();
+    assert!(!calls.iter().any(|verb| verb == "claim" || verb == "fail"), "{calls:?}");
+}
+
+#[tokio::test]
+async fn a_worker_that_has_paused_takes_work_again_and_says_so() {
+    let mut fake = Fake::start(|_, _, _| None).await;
+    let handler = |_, _| async { Err(Failure::give_back("no room", Duration::from_millis(50))) };
+    tokio::spawn(fake.worker().run(handler, std::future::pending()));
+    fake.next("give_back").await;
+    assert_eq!(fake.next("claim").await["claim_no"], 2);
+    // What was measured comes with it, or the server would not know that it is over.
+    while fake.next("heartbeat").await != json!({"all": true, "health": {}}) {}
+}
+
+/// A claim with room for more was waiting, and brings a run after all.
+#[tokio::test]
+async fn what_comes_during_a_pause_goes_back() {
+    let script = {
+        let given_back = AtomicBool::new(false);
+        move |verb: &str, before: usize, _: &Value| match verb {
+            "give_back" => {
+                given_back.store(true, Ordering::SeqCst);
+                None
+            }
+            // Repeated until the worker pauses: it is not waited for.
+            "claim" if before > 0 && !given_back.load(Ordering::SeqCst) => Some(refusal(503, "unavailable")),
+            "claim" => Some(one_run()),
+            _ => None,
+        }
+    };
+    let mut fake = Fake::start(script).await;
+    let (sender, mut begun) = mpsc::unbounded_channel();
+    let handler = move |_, _| {
+        sender.send(()).unwrap();
+        async { Err(Failure::give_back("no room", Duration::from_secs(3_600))) }
+    };
+    tokio::spawn(fake.worker().concurrency(2).run(handler, std::future::pending()));
+    for _ in 0..2 {
+        assert_eq!(fake.next("give_back").await["reason"], "no room");
+    }
+    begun.recv().await.unwrap();
+    assert!(begun.try_recv().is_err(), "the second one was not even begun");
+}
+
+/// A server that lets heartbeats wait: there is always one that does, and it says what is known already.
+#[tokio::test]
+async fn a_heartbeat_waits_for_news_where_it_may() {
+    let mut fake = Fake::start(|verb, before, body| match verb {
+        "register" => {
+            let body = json!({"worker_id": "w", "heartbeat_interval_ms": 60_000, "lease_ttl_ms": 180_000,
+                "heartbeat_wait_ms": 48_000});
+            Some(Reply::Json(201, body))
+        }
+        // The first is answered when the run has come, which it could not name.
+        "heartbeat" if before == 0 => Some(alive(json!([]), json!([]))),
+        "heartbeat" if body["leases"][0]["stopping"] == true => Some(Reply::Silence),
+        "heartbeat" => Some(alive(json!([]), json!(["r"]))),
+        _ => None,
+    })
+    .await;
+    let (sender, mut stops) = mpsc::unbounded_channel();
+    let handler = move |_, cancel: Cancel| {
+        let sender = sender.clone();
+        async move {
+            sender.send(cancel.stopped().await).unwrap();
+            std::future::pending().await
+        }
+    };
+    tokio::spawn(fake.worker().run(handler, std::future::pending()));
+    assert_eq!(fake.next("heartbeat").await["wait_ms"], 48_000);
+    assert_eq!(tokio::time::timeout(PATIENCE, stops.recv()).await.unwrap(), Some(Stop::Cancelled));
+    while fake.next("heartbeat").await["leases"][0]["stopping"] != true {}
 }

@@ -4,19 +4,29 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton_store::{Beat, BeatAnswer, Completion, LeaseRef, Store, Submission, Verdict};
+use baton_store::{
+    Beat, BeatAnswer, Completion, LeaseRef, StepAnswer, StepWrite, Store, Submission, SuspendAnswer, Suspension,
+    Verdict,
+};
+use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::{Cache, Seal, Storage, UploadLimits, Uploads};
 use crate::auth::Keys;
 use crate::backlog::Backlogs;
+use crate::bell::Bell;
 use crate::bodies::Bodies;
 use crate::coalesce::Coalescer;
 use crate::dispatch::Dispatcher;
 use crate::entropy::Entropy;
 use crate::hearing::Hearing;
+use crate::inboxes::Inboxes;
 use crate::lanes::Lanes;
 use crate::loops::LoopReports;
 use crate::metrics::Metrics;
+use crate::namespaces::KnownNamespaces;
+use crate::polls::Polls;
+use crate::settings::LiveSettings;
+use crate::store_time::StoreTime;
 use crate::watch::Watchers;
 use crate::workers::Workers;
 use crate::{Error, Settings, service};
@@ -46,11 +56,15 @@ impl Deref for App {
 #[allow(missing_docs, reason = "each field is named as its type, which is documented")]
 pub struct Parts {
     pub store: Arc<dyn Store>,
+    /// What the server was started with. What can be changed while it runs is read with [`Parts::current`].
     pub settings: Settings,
+    pub live: Arc<LiveSettings>,
+    pub polls: Polls,
     pub entropy: Arc<dyn Entropy>,
     pub metrics: Arc<Metrics>,
     pub lanes: Arc<Lanes>,
     pub workers: Arc<Workers>,
+    pub namespaces: Arc<KnownNamespaces>,
     pub dispatcher: Arc<Dispatcher>,
     pub backlogs: Backlogs,
     pub keys: Keys,
@@ -63,6 +77,17 @@ pub struct Parts {
     /// Who waits for lines of a build's log.
     pub log_news: Watchers,
     pub watchers: Arc<Watchers>,
+    /// Who waits for messages of workflows.
+    pub inboxes: Arc<Inboxes>,
+    /// Rung when runs have ended: their relatives are to be told.
+    pub ends: Arc<Bell>,
+    /// Rung when a schedule is to be looked at.
+    pub schedules: Bell,
+    /// Rung when a deadline of a run has come.
+    pub deadlines: Bell,
+    pub time: StoreTime,
+    /// Cancelled when the server stops: streams end.
+    pub stopping: CancellationToken,
     pub hearing: Hearing,
     pub loops: LoopReports,
     /// The installation's secret, from which lease tokens are derived.
@@ -71,8 +96,17 @@ pub struct Parts {
     pub(crate) starts: Coalescer<LeaseRef, Verdict>,
     pub(crate) completions: Coalescer<Completion, Verdict>,
     pub(crate) renewals: Coalescer<Beat, BeatAnswer>,
-    /// Lanes other servers are to be told of.
-    pub(crate) news: tokio::sync::mpsc::Sender<baton_store::LaneId>,
+    pub(crate) step_writes: Coalescer<StepWrite, StepAnswer>,
+    pub(crate) suspensions: Coalescer<Suspension, SuspendAnswer>,
+    /// What other servers are to be told.
+    pub(crate) news: tokio::sync::mpsc::Sender<service::news::News>,
+}
+
+impl Parts {
+    /// The settings as they are now.
+    pub fn current(&self) -> Arc<Settings> {
+        self.live.get()
+    }
 }
 
 impl App {
@@ -89,15 +123,34 @@ impl App {
         let metrics = Arc::new(Metrics::new());
         let lanes = Arc::new(Lanes::load(store.clone()).await?);
         let workers = Arc::new(Workers::new(store.clone()));
-        let dispatcher = Arc::new(Dispatcher::new(store.clone(), lanes.clone(), metrics.clone()));
+        let namespaces = Arc::new(KnownNamespaces::load(store.clone()).await?);
+        let dispatcher = Arc::new(Dispatcher::new(store.clone(), lanes.clone(), namespaces.clone(), metrics.clone()));
         let watchers = Arc::new(Watchers::default());
         let news = service::news::start(store.clone());
-        let after = service::After { dispatcher: dispatcher.clone(), watchers: watchers.clone(), news: news.clone() };
-        let keys = Keys::new(store.clone(), &settings);
-        let backlogs = Backlogs::new(store.clone(), settings.backlog_max);
+        let inboxes = Arc::new(Inboxes::default());
+        let ends = Arc::new(Bell::new(store.clock().clone()));
+        let after = service::After {
+            dispatcher: dispatcher.clone(),
+            watchers: watchers.clone(),
+            workers: workers.clone(),
+            news: news.clone(),
+            inboxes: inboxes.clone(),
+            ends: ends.clone(),
+        };
+        let live = Arc::new(LiveSettings::new(settings.clone()));
+        live.take(store.settings().await?);
+        let keys = Keys::new(store.clone(), &settings, live.clone());
+        let backlogs = Backlogs::new(store.clone(), live.clone());
         Ok(App(Arc::new(Parts {
             submits: service::submit::coalescer(store.clone(), dispatcher.clone(), metrics.clone(), SUBMIT_BATCH),
             starts: service::start::coalescer(store.clone(), metrics.clone(), RESULT_BATCH),
+            step_writes: service::workflows::steps::coalescer(store.clone(), metrics.clone(), RESULT_BATCH),
+            suspensions: service::workflows::suspend::coalescer(
+                store.clone(),
+                metrics.clone(),
+                after.clone(),
+                RESULT_BATCH,
+            ),
             completions: service::complete::coalescer(store.clone(), metrics.clone(), after, RESULT_BATCH),
             renewals: service::renew::coalescer(store.clone(), metrics.clone(), RENEW_BATCH, RENEW_GATHER),
             bodies: Bodies::new(settings.bodies_bytes_max),
@@ -108,25 +161,57 @@ impl App {
             log_news: Watchers::default(),
             storage,
             hearing: Hearing::new(store.clock().clone()),
+            schedules: Bell::new(store.clock().clone()),
+            deadlines: Bell::new(store.clock().clone()),
+            time: StoreTime::new(store.clone()),
             loops: LoopReports::default(),
             store,
             settings,
+            live,
+            polls: Polls::default(),
             entropy,
             metrics,
             lanes,
             workers,
+            namespaces,
             dispatcher,
             backlogs,
             keys,
             watchers,
+            inboxes,
+            ends,
+            stopping: CancellationToken::new(),
             secret,
             news,
         })))
     }
 
+    /// Takes over settings that were changed, here or by another server.
+    pub(crate) async fn refresh_settings(&self) -> Result<bool, Error> {
+        let changed = self.live.take(self.store.settings().await?);
+        if changed {
+            self.backlogs.forget_all();
+        }
+        Ok(changed)
+    }
+
+    /// Takes over namespaces that were changed, here or by another server.
+    pub(crate) async fn refresh_namespaces(&self) -> Result<usize, Error> {
+        let turned = self.namespaces.refresh().await?;
+        turned.iter().for_each(|name| self.dispatcher.turn(name));
+        Ok(turned.len())
+    }
+
     /// What is to be done after a commit.
     pub(crate) fn after(&self) -> service::After {
-        service::After { dispatcher: self.dispatcher.clone(), watchers: self.watchers.clone(), news: self.news.clone() }
+        service::After {
+            dispatcher: self.dispatcher.clone(),
+            watchers: self.watchers.clone(),
+            workers: self.workers.clone(),
+            news: self.news.clone(),
+            inboxes: self.inboxes.clone(),
+            ends: self.ends.clone(),
+        }
     }
 }
 

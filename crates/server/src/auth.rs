@@ -1,6 +1,7 @@
 //! API keys: who is calling, and what they may do.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use baton_core::token::{self, Hash};
 use baton_store::{AuditEntry, Key, Scope, Store};
 use tokio::sync::Semaphore;
 
+use crate::settings::LiveSettings;
 use crate::{Error, Settings};
 
 /// How long a key is believed without asking the store: a revocation on another server takes this long to arrive.
@@ -66,6 +68,15 @@ impl Caller {
         )))
     }
 
+    /// Refuses unless the caller may act for a worker of this namespace that registered with this key. Administrators may act for all.
+    pub fn may_act_for(&self, worker: impl Display, key_id: Option<&str>, namespace: &str) -> Result<(), Error> {
+        self.may(Scope::Worker, namespace)?;
+        if self.has(Scope::Admin).is_ok() || key_id.is_none_or(|own| own == self.key_id) {
+            return Ok(());
+        }
+        Err(Error::Forbidden(format!("the worker {worker} registered with another API key")))
+    }
+
     /// True when the caller's key reaches into this namespace.
     pub fn sees(&self, namespace: &str) -> bool {
         self.namespace.as_deref().is_none_or(|own| own == namespace)
@@ -99,8 +110,7 @@ struct Remembered {
 pub struct Keys {
     store: Arc<dyn Store>,
     from_settings: Option<Hash>,
-    requests_per_second: u32,
-    refusals_per_second: u32,
+    live: Arc<LiveSettings>,
     begun: Instant,
     seen: Mutex<HashMap<Hash, Remembered>>,
     refusals: Mutex<HashMap<IpAddr, Bucket>>,
@@ -109,12 +119,11 @@ pub struct Keys {
 
 impl Keys {
     /// Remembers nothing yet.
-    pub fn new(store: Arc<dyn Store>, settings: &Settings) -> Keys {
+    pub fn new(store: Arc<dyn Store>, settings: &Settings, live: Arc<LiveSettings>) -> Keys {
         Keys {
             store,
             from_settings: settings.api_key.as_deref().map(token::hash),
-            requests_per_second: settings.requests_per_second,
-            refusals_per_second: settings.refusals_per_second,
+            live,
             begun: Instant::now(),
             seen: Mutex::default(),
             refusals: Mutex::default(),
@@ -150,9 +159,13 @@ impl Keys {
     }
 
     fn is_guessing(&self, address: IpAddr) -> bool {
-        let per_second = f64::from(self.refusals_per_second.max(1));
+        let per_second = self.refusals_per_second();
         let refusals = self.refusals.lock().expect("nobody panics while holding it");
         refusals.get(&address).is_some_and(|bucket| rate::take(*bucket, per_second, self.now_ms(), 1).0 == 0)
+    }
+
+    fn refusals_per_second(&self) -> f64 {
+        f64::from(self.live.get().refusals_per_second.max(1))
     }
 
     fn now_ms(&self) -> i64 {
@@ -166,10 +179,11 @@ impl Keys {
     }
 
     fn within_rate(&self, bucket: &mut Bucket) -> Result<(), Error> {
-        if self.requests_per_second == 0 {
+        let per_second = f64::from(self.live.get().requests_per_second);
+        if per_second == 0.0 {
             return Ok(());
         }
-        let (per_second, now) = (f64::from(self.requests_per_second), self.now_ms());
+        let now = self.now_ms();
         let (granted, left) = rate::take(*bucket, per_second, now, 1);
         *bucket = left;
         match granted {
@@ -193,7 +207,7 @@ impl Keys {
         if seen.len() >= KEYS_MAX {
             seen.clear();
         }
-        let full = Bucket { tokens: f64::from(self.requests_per_second), at: self.now_ms() };
+        let full = Bucket { tokens: f64::from(self.live.get().requests_per_second), at: self.now_ms() };
         let bucket = seen.get(&hash).map_or(full, |known| known.bucket);
         let caller = Arc::new(caller);
         let known = Remembered { caller: caller.clone(), at: Instant::now(), bucket };
@@ -204,7 +218,7 @@ impl Keys {
     /// Refuses, writes it down, and slows down whoever guesses.
     async fn refuse(&self, from: Option<IpAddr>, address: Option<IpAddr>) -> Result<Arc<Caller>, Error> {
         if let Some(address) = address {
-            let (per_second, now) = (f64::from(self.refusals_per_second.max(1)), self.now_ms());
+            let (per_second, now) = (self.refusals_per_second(), self.now_ms());
             let mut refusals = self.refusals.lock().expect("nobody panics while holding it");
             if refusals.len() >= ADDRESSES_MAX {
                 refusals.clear();

@@ -3,6 +3,9 @@
 use baton_core::{Refused, State};
 use baton_store::StoreError;
 
+/// When a full queue is worth another try.
+const QUEUE_FULL_RETRY_MS: u64 = 5_000;
+
 /// Why a call was not carried out. Nothing has changed, except where `Unavailable` says it may have.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum Error {
@@ -12,6 +15,14 @@ pub enum Error {
     /// The request can be read, but what it asks for makes no sense.
     #[error("{0}")]
     Invalid(String),
+    /// As `Invalid`, where the field is known by its name on the wire.
+    #[error("{field} {why}")]
+    InvalidField {
+        /// Its name.
+        field: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
     /// No credential.
     #[error("no API key: send it in the X-API-Key header (or as Authorization: Bearer)")]
     NoCredential,
@@ -41,6 +52,37 @@ pub enum Error {
     /// The run is being cancelled.
     #[error("the run is being cancelled: stop, then fail it or give it back")]
     Cancelling,
+    /// Something else is remembered at this position of a workflow.
+    #[error(
+        "position {position} of the workflow is remembered as {remembered}, not as {asked}: its code was changed under it, or is not \
+         deterministic"
+    )]
+    Diverged {
+        /// Where.
+        position: u32,
+        /// Kind and name of what is remembered.
+        remembered: String,
+        /// Kind and name of what was asked for.
+        asked: String,
+    },
+    /// The signal was taken at another position.
+    #[error("the signal was taken at position {position} already")]
+    SignalTaken {
+        /// There.
+        position: u32,
+    },
+    /// The workflow remembers as much as it may.
+    #[error("the workflow has as many positions as it may have ({limit}); let it continue as new")]
+    TooManySteps {
+        /// The limit.
+        limit: u32,
+    },
+    /// The inbox of the workflow is full.
+    #[error("the inbox of the workflow holds as many messages as it may ({limit})")]
+    InboxFull {
+        /// The limit.
+        limit: u64,
+    },
     /// Nobody could administer what this key does, were it revoked.
     #[error("this is the last admin key: without it nobody could make another; make a new one first, or force it")]
     LastAdminKey,
@@ -85,9 +127,27 @@ pub enum Error {
     /// The state of things does not allow it.
     #[error("{0}")]
     Conflict(String),
+    /// An upload in pieces cannot become a file yet.
+    #[error("{0}; send the rest")]
+    UploadIncomplete(String),
     /// The namespace keeps as many bytes of artifacts as it may.
     #[error("the namespace keeps as many bytes of artifacts as it may ({limit}); delete some, or ask for more")]
     QuotaReached {
+        /// Its limit.
+        limit: u64,
+    },
+    /// The namespace takes nothing new.
+    #[error("the namespace {0} is disabled: it takes nothing new until an administrator enables it again")]
+    NamespaceDisabled(String),
+    /// The namespace has as many of something as it may.
+    #[error(
+        "the namespace {namespace} may have {limit} {what}, and has them; end some, or ask an administrator for more"
+    )]
+    NamespaceLimit {
+        /// Its name.
+        namespace: String,
+        /// Live runs, online workers, schedules.
+        what: &'static str,
         /// Its limit.
         limit: u64,
     },
@@ -116,7 +176,7 @@ impl Error {
     pub fn code(&self) -> &'static str {
         match self {
             Error::Malformed(_) => "malformed",
-            Error::Invalid(_) => "invalid",
+            Error::Invalid(_) | Error::InvalidField { .. } => "invalid",
             Error::NoCredential => "no_credential",
             Error::BadCredential(_) => "bad_credential",
             Error::Forbidden(_) => "forbidden",
@@ -126,6 +186,10 @@ impl Error {
             Error::LeaseLost => "lease_lost",
             Error::Ended(_) => "ended",
             Error::Cancelling => "cancelling",
+            Error::Diverged { .. } => "diverged",
+            Error::SignalTaken { .. } => "signal_taken",
+            Error::TooManySteps { .. } => "too_many_steps",
+            Error::InboxFull { .. } => "inbox_full",
             Error::LastAdminKey => "last_admin_key",
             Error::WorkerOffline => "worker_offline",
             Error::WorkerDraining => "worker_draining",
@@ -137,13 +201,26 @@ impl Error {
             Error::TokenExpired(_) => "token_expired",
             Error::NotShown(_) => "no_credential",
             Error::Conflict(_) => "conflict",
+            Error::UploadIncomplete(_) => "upload_incomplete",
             Error::QuotaReached { .. } => "quota_reached",
+            Error::NamespaceDisabled(_) => "namespace_disabled",
+            Error::NamespaceLimit { .. } => "namespace_limit",
             Error::Overloaded => "overloaded",
             Error::TooSlow => "too_slow",
             Error::Unavailable => "unavailable",
             Error::DiskFull => "disk_full",
             Error::Stopping => "stopping",
             Error::Internal => "internal",
+        }
+    }
+
+    /// When another try may go better, if it may.
+    pub fn retry_after_ms(&self) -> Option<u64> {
+        match self {
+            Error::QueueFull { .. } | Error::NamespaceLimit { .. } => Some(QUEUE_FULL_RETRY_MS),
+            Error::TooMany { retry_after_ms } => Some(*retry_after_ms),
+            Error::Overloaded | Error::Unavailable | Error::Stopping => Some(1_000),
+            _ => None,
         }
     }
 

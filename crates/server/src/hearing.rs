@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use baton_core::Millis;
 use baton_store::Clock;
 
-use crate::Error;
+use crate::{Error, Settings};
 
 /// The moment from which silence means something.
 #[derive(Debug)]
@@ -31,9 +31,18 @@ impl Hearing {
         }
     }
 
-    /// Notes that the reaper passes. When it has not for longer than this, the whole server was frozen (a stopped process, a
+    /// True when silence means something. While nobody could be heard (this server has just started, or was frozen, or its store was
+    /// out of reach) it proves nothing, and not before every live worker has had the time for a heartbeat: it may have given up on one
+    /// just before, and tries again after a pause. Both last an interval at most. Asked at every pass of the reaper.
+    pub fn is_sure(&self, settings: &Settings) -> bool {
+        // A shorter freeze cannot cost a live worker its lease.
+        self.passes((settings.lease_ttl_ms - settings.heartbeat_interval_ms) / 2);
+        self.since(2 * settings.heartbeat_interval_ms + 1_000)
+    }
+
+    /// Notes that somebody passes who does so all the time, as the reaper. When it has not for longer than this, the whole server was frozen (a stopped process, a
     /// paused machine, a clock that was set) and heard nobody meanwhile.
-    pub fn passes(&self, gap_max_ms: u64) {
+    fn passes(&self, gap_max_ms: u64) {
         // A clock that is moved by hand jumps all the time.
         let Clock::Real = &self.clock else { return };
         let now = (Instant::now(), self.clock.local());

@@ -63,7 +63,7 @@ impl Lanes {
         Ok(self.known_name(lane))
     }
 
-    fn known_name(&self, lane: LaneId) -> Option<Arc<LaneName>> {
+    pub(crate) fn known_name(&self, lane: LaneId) -> Option<Arc<LaneName>> {
         let known = self.known.read().expect("nobody panics while holding it");
         known.by_id.get(&lane).map(|(name, _)| name.clone())
     }

@@ -3,25 +3,32 @@
 //! Store, clock, listener and randomness are handed in ([`App::build`], [`serve`]), so that the whole server can run inside a
 //! simulator and tests can move time. [`run`] hands in the real ones.
 
+mod allowance;
 mod app;
 pub mod artifacts;
 mod auth;
 mod backlog;
+mod bell;
 mod bodies;
 mod coalesce;
 mod connection;
+pub mod crash;
 mod dispatch;
 pub mod entropy;
 mod error;
 pub mod grpc;
 mod hearing;
 pub mod http;
+mod inboxes;
 mod lanes;
 mod loops;
 mod metrics;
+mod namespaces;
+mod polls;
 pub mod service;
 mod settings;
 mod stall;
+mod store_time;
 mod watch;
 mod workers;
 
@@ -30,7 +37,7 @@ pub use auth::Caller;
 pub use connection::Listener;
 pub use error::Error;
 pub use metrics::Metrics;
-pub use settings::{Settings, SettingsFlags, data_default};
+pub use settings::{Origin, Settings, SettingsFlags, data_default};
 
 use std::sync::Arc;
 
@@ -83,13 +90,15 @@ pub async fn serve(app: App, listener: impl Listener, shutdown: impl Future<Outp
     let stop = CancellationToken::new();
     let loops = CancellationToken::new();
     loops::start(&app, &loops);
-    let router = http::router(app.clone()).merge(grpc::router().await);
+    let router = http::router(app.clone()).merge(grpc::router(app.clone()).await);
     tokio::spawn({
         let (app, stop) = (app.clone(), stop.clone());
         async move {
             shutdown.await;
             tracing::info!("stopping: waiting polls are answered, calls in flight finish");
             app.dispatcher.close();
+            app.workers.close();
+            app.stopping.cancel();
             stop.cancel();
         }
     });
@@ -105,6 +114,9 @@ pub async fn run(settings: Settings, shutdown: impl Future<Output = ()> + Send +
         .recursive(true)
         .create(&settings.data)
         .map_err(|error| format!("cannot make the data directory {}: {error}", settings.data.display()))?;
+    if is_open_to_others(&settings.data) {
+        tracing::warn!(directory = %settings.data.display(), "others on this machine can look into the data directory; chmod 700 closes it");
+    }
     let store = open_store(&settings, Clock::Real).await.map_err(|error| match settings.sqlite_path() {
         Some(path) => format!("cannot open {}: {error}", path.display()),
         None => format!("cannot open the PostgreSQL database: {error}"),
@@ -129,4 +141,26 @@ pub async fn run(settings: Settings, shutdown: impl Future<Output = ()> + Send +
     serve(app, listener, shutdown).await;
     let _ = std::fs::remove_file(&address_file);
     Ok(())
+}
+
+/// Whether anybody but its owner can list or change a directory, or reach what is in it.
+fn is_open_to_others(directory: &std::path::Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(directory).is_ok_and(|found| found.permissions().mode() & 0o077 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_for_its_owner_alone_is_not_open_to_others() {
+        let directory = tempfile::tempdir().unwrap();
+        for (mode, open) in [(0o700, false), (0o701, true), (0o750, true), (0o755, true)] {
+            std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(is_open_to_others(directory.path()), open, "{mode:o}");
+        }
+    }
 }

@@ -20,6 +20,15 @@ pub struct RequestLabels {
     pub status: u16,
 }
 
+/// Labels of a gRPC call.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct CallLabels {
+    /// The method: one of those there are, or `none`.
+    pub method: String,
+    /// The code, as in google.rpc.Code.
+    pub code: &'static str,
+}
+
 /// Labels of a loop.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct LoopLabels {
@@ -51,11 +60,18 @@ pub struct Metrics {
     pub cancel: Verb,
     pub expire: Verb,
     pub renew: Verb,
+    pub write_steps: Verb,
+    pub suspend: Verb,
+    pub message: Verb,
+    pub fires: Counter,
     pub workers_lost: Counter,
     pub lease_refusals: Counter,
     pub credential_refusals: Counter,
     pub requests: Family<RequestLabels, Counter>,
     pub request_seconds: Histogram,
+    pub calls: Family<CallLabels, Counter>,
+    pub call_seconds: Histogram,
+    pub streams: Gauge,
     pub connections: Gauge,
     pub polls_waiting: Gauge,
     /// Builds that have been silent for long.
@@ -88,11 +104,18 @@ impl Metrics {
             cancel: Verb::default(),
             expire: Verb::default(),
             renew: Verb::default(),
+            write_steps: Verb::default(),
+            suspend: Verb::default(),
+            message: Verb::default(),
+            fires: Counter::default(),
             workers_lost: Counter::default(),
             lease_refusals: Counter::default(),
             credential_refusals: Counter::default(),
             requests: Family::default(),
             request_seconds: Histogram::new(exponential_buckets(0.000_1, 2.0, 18)),
+            calls: Family::default(),
+            call_seconds: Histogram::new(exponential_buckets(0.000_1, 2.0, 18)),
+            streams: Gauge::default(),
             connections: Gauge::default(),
             polls_waiting: Gauge::default(),
             builds_stuck: Gauge::default(),
@@ -118,6 +141,9 @@ impl Metrics {
             ("cancel", &self.cancel),
             ("expire", &self.expire),
             ("renew", &self.renew),
+            ("write_steps", &self.write_steps),
+            ("suspend", &self.suspend),
+            ("message", &self.message),
         ];
         let registry = &mut self.registry;
         for (name, verb) in verbs {
@@ -128,6 +154,7 @@ impl Metrics {
             );
             registry.register(format!("{name}_calls"), format!("Calls of {name} to the store"), verb.calls.clone());
         }
+        registry.register("fires", "Runs that schedules have started", self.fires.clone());
         registry.register("workers_lost", "Workers that fell silent", self.workers_lost.clone());
         registry.register(
             "lease_refusals",
@@ -141,6 +168,13 @@ impl Metrics {
             "Time to answer, waiting claims left out",
             self.request_seconds.clone(),
         );
+        registry.register("grpc_calls", "gRPC calls by method and code", self.calls.clone());
+        registry.register(
+            "grpc_call_seconds",
+            "Time to answer, waiting calls and streams left out",
+            self.call_seconds.clone(),
+        );
+        registry.register("grpc_streams", "Open streams of workers", self.streams.clone());
         registry.register("connections", "Open connections", self.connections.clone());
         registry.register("polls_waiting", "Claims that wait for work", self.polls_waiting.clone());
         registry.register("builds_stuck", "Builds that have been silent for long", self.builds_stuck.clone());

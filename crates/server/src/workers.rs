@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use baton_core::WorkerId;
+use baton_core::{Millis, WorkerId};
 use baton_store::{Store, StoreResult, Worker, WorkerStatus};
+use tokio::sync::Notify;
 
 /// Most workers remembered; beyond it the memory starts anew.
 const REMEMBERED_MAX: usize = 100_000;
@@ -32,10 +33,16 @@ pub struct KnownWorker {
     pub max_concurrent: u32,
     /// What it calls itself, if it is a builder of the polling protocol.
     pub builder: Option<String>,
+    /// The API key it registered with.
+    pub key_id: Option<String>,
     /// The number of its last claim that was answered here; `i64::MIN` when unknown.
     pub last_claim_no: AtomicI64,
     /// It may hold runs that it has not started: an answer may have been lost.
     pub may_hold_unstarted: AtomicBool,
+    /// Wakes its heartbeats that wait for news.
+    pub news: Notify,
+    /// How long its leases live after each sign of life, as far as this server knows.
+    pub ttl_ms: AtomicI64,
     confirmed: Mutex<Option<(Instant, WorkerStatus)>>,
     /// When this server last renewed its leases.
     renewed: Mutex<Option<Instant>>,
@@ -51,6 +58,11 @@ impl KnownWorker {
     /// Whether this server renewed its leases that recently.
     pub fn is_renewed_within(&self, age: Duration) -> bool {
         self.renewed.lock().expect("nobody panics while holding it").is_some_and(|at| at.elapsed() < age)
+    }
+
+    /// This many milliseconds, unless its leases live as long already.
+    pub fn new_ttl_ms(&self, wanted: Millis) -> Option<Millis> {
+        (self.ttl_ms.load(Ordering::Relaxed) != wanted).then_some(wanted)
     }
 
     /// Where the store said it stands, if that was recently.
@@ -75,8 +87,11 @@ impl From<Worker> for KnownWorker {
             types: worker.info.types,
             max_concurrent: worker.max_concurrent,
             builder: worker.info.labels.get(BUILDER_LABEL).cloned(),
+            key_id: worker.key_id,
             last_claim_no: AtomicI64::new(i64::MIN),
             may_hold_unstarted: AtomicBool::new(true),
+            news: Notify::new(),
+            ttl_ms: AtomicI64::new(worker.lease_until - worker.seen_at),
             confirmed: Mutex::new(Some((Instant::now(), worker.status))),
             renewed: Mutex::default(),
         }
@@ -88,12 +103,13 @@ impl From<Worker> for KnownWorker {
 pub struct Workers {
     store: Arc<dyn Store>,
     known: Mutex<HashMap<WorkerId, Arc<KnownWorker>>>,
+    closed: AtomicBool,
 }
 
 impl Workers {
     /// Remembers nobody yet.
     pub fn new(store: Arc<dyn Store>) -> Workers {
-        Workers { store, known: Mutex::default() }
+        Workers { store, known: Mutex::default(), closed: AtomicBool::new(false) }
     }
 
     /// The worker, if there is one.
@@ -117,6 +133,29 @@ impl Workers {
 
     /// Forgets a worker that is gone.
     pub fn forget(&self, id: WorkerId) {
-        self.known.lock().expect("nobody panics while holding it").remove(&id);
+        let gone = self.known.lock().expect("nobody panics while holding it").remove(&id);
+        if let Some(known) = gone {
+            known.news.notify_waiters();
+        }
+    }
+
+    /// There is news for this worker: a heartbeat of it that waits here is answered now.
+    pub fn tell(&self, id: WorkerId) {
+        if let Some(known) = self.seen(id) {
+            known.news.notify_waiters();
+        }
+    }
+
+    /// Answers all heartbeats that wait; later ones do not wait.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        for known in self.known.lock().expect("nobody panics while holding it").values() {
+            known.news.notify_waiters();
+        }
+    }
+
+    /// True when the server is stopping.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
     }
 }

@@ -13,6 +13,14 @@ with old as materialized (
 ),
 gone as (delete from ended where run_id = any(array(select run_id from old))),
 tried as (delete from attempts where run_id = any(array(select run_id from old))),
+stepped as (delete from steps where run_id = any(array(select run_id from old))),
+stepped_before as (delete from step_attempts where run_id = any(array(select run_id from old))),
+messaged as (delete from inbox where run_id = any(array(select run_id from old))),
+shown as (delete from published where run_id = any(array(select run_id from old))),
+told as (delete from outbox where run_id = any(array(select run_id from old))),
+due as (delete from deadlines where run_id = any(array(select run_id from old))),
+went_on as (delete from continued where run_id = any(array(select run_id from old))),
+related as (delete from relatives where run_id = any(array(select run_id from old))),
 built as (
     delete from builds where run_id = any(array(select run_id from old))
     returning run_id, source_id, certs_id

@@ -10,6 +10,7 @@ where artifact_id in (
         or case
             when artifacts.kind <> 2 then artifacts.run_id is not null or artifacts.created_at < ?2
             when ended.state is not null then ended.state <> 4 or ended.epoch <> artifacts.epoch or artifacts.size is null
+                or exists (select 1 from artifacts kept where kept.run_id = artifacts.run_id and kept.kind = 2 and kept.uses > 0)
             when live.state is null then true
             else (live.state not in (1, 2) or live.epoch <> artifacts.epoch) and artifacts.created_at < ?2
         end)

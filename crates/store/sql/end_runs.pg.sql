@@ -1,6 +1,13 @@
--- Ends runs: out of live, into ended.
-with gone as (delete from live where run_id = any($2::uuid[]))
-insert into ended (run_id, state, reason, epoch, failures, losses, claimed_at, started_at, lease_end, worker_id, error, ended_at)
-select given.*, $1::bigint
-from unnest($2, $3::smallint[], $4::smallint[], $5::integer[], $6::integer[], $7::integer[], $8::bigint[], $9::bigint[],
-            $10::smallint[], $11::uuid[], $12::text[]) as given
+-- Ends runs: out of live, into ended. Returns those with relatives, which are to hear of it.
+with gone as (
+    delete from live where run_id = any($2::uuid[]) returning run_id, parent, parent_position, has_children
+),
+noted as (
+    insert into ended (run_id, state, reason, epoch, failures, losses, claimed_at, started_at, lease_end, worker_id, error, ended_at)
+    select given.*, $1::bigint
+    from unnest($2, $3::smallint[], $4::smallint[], $5::integer[], $6::integer[], $7::integer[], $8::bigint[], $9::bigint[],
+                $10::smallint[], $11::uuid[], $12::text[]) as given
+)
+insert into outbox (run_id, parent, parent_position, has_children)
+select run_id, parent, parent_position, has_children from gone where parent is not null or has_children
+returning run_id

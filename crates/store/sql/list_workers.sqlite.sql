@@ -1,6 +1,6 @@
 -- Workers, newest first, after the one named ?4.
 select workers.worker_id, namespace, name, info, status, status_reason, max_concurrent, active, completed, failed, registered_at,
-    seen_at, lease_until, health, unfit
+    seen_at, lease_until, health, unfit, key_id
 from workers join worker_live on worker_live.worker_id = workers.worker_id
 where (?1 is null or namespace = ?1)
     and (?2 is null or status = ?2)

@@ -1,9 +1,9 @@
--- Renews workers' leases to now + ttl, never adding up, and finds which of their runs somebody wants cancelled.
+-- Renews workers' leases to now + ttl (a new one, where one is given), never adding up, and finds which of their runs somebody wants cancelled.
 -- Workers are locked in the order of their identifiers. An offline one is returned as it is.
 with clock as materialized (select coalesce($1::bigint, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now),
 alive as materialized (
-    select worker_live.worker_id, given.measured, given.health, given.unfit
-    from unnest($2::uuid[], $3::boolean[], $4::text[], $5::text[]) as given(worker_id, measured, health, unfit)
+    select worker_live.worker_id, given.measured, given.health, given.unfit, coalesce(given.ttl_ms, worker_live.ttl_ms) as ttl_ms
+    from unnest($2::uuid[], $3::boolean[], $4::text[], $5::text[], $6::bigint[]) as given(worker_id, measured, health, unfit, ttl_ms)
     join worker_live using (worker_id)
     where worker_live.status <> 2
     order by worker_live.worker_id
@@ -12,7 +12,8 @@ alive as materialized (
 renewed as (
     update worker_live set
         seen_at = clock.now,
-        lease_until = clock.now + worker_live.ttl_ms,
+        lease_until = clock.now + alive.ttl_ms,
+        ttl_ms = alive.ttl_ms,
         health = case when alive.measured then alive.health else worker_live.health end,
         unfit = case when alive.measured then alive.unfit else worker_live.unfit end
     from alive, clock

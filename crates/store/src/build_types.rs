@@ -221,6 +221,8 @@ pub enum LogAnswer {
     Full(u64),
     /// The lease is not the live one.
     LeaseLost,
+    /// Nothing was kept, for lines are missing in between: so many of this lease are there.
+    Ahead(u64),
     /// There is no such build.
     Unknown,
 }

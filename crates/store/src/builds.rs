@@ -39,12 +39,15 @@ pub trait Builds: Send + Sync {
     /// Notes that it is all there. False when it has been given up meanwhile, or its lease is not the live one: then it must not
     /// be used, and the collector takes it. The same again is true again.
     async fn artifact_stored(&self, id: Uuid, size: u64, sha256: [u8; 32]) -> StoreResult<bool>;
+    /// A file, whether or not it is all there; `None` when it was never noted, or was given up.
+    async fn artifact(&self, id: Uuid) -> StoreResult<Option<Artifact>>;
     /// Files of a build that are all there: what was submitted, and results of every lease, oldest first (the caller shows those of
     /// the lease that completed the build).
     async fn artifacts(&self, run: RunId) -> StoreResult<Vec<Artifact>>;
     /// Gives up files that nobody can ever read, and returns them to be removed from storage, oldest first: what was submitted,
     /// but never finished or never taken by a build, and is older than `age_ms`; results of leases that did not complete their
-    /// build, once it has ended or they are `age_ms` old; files of builds that retention deleted. What has been given up cannot be
+    /// build, once it has ended or they are `age_ms` old; results of the lease that did, beside the one that counts (the newest of those whose
+    /// sum is in the output, or else the newest); files of builds that retention deleted. What has been given up cannot be
     /// stored or taken any more, and is returned again until it is forgotten.
     async fn orphans(&self, age_ms: Millis, limit: usize) -> StoreResult<Vec<Artifact>>;
     /// Forgets files, after they are gone from storage. Those that a build uses stay.
@@ -54,13 +57,15 @@ pub trait Builds: Send + Sync {
 
     // ---- logs
 
-    /// Adds lines, in order. With a lease, only while it is the live one. A log takes `bytes_max` bytes, where a line counts
+    /// Adds lines, in order. With a lease, only while it is the live one. With `first` too, the number that the first line has among
+    /// all that this lease adds, from 1: lines that it has added before are not added again. A log takes `bytes_max` bytes, where a line counts
     /// its level, its message and one more; the line that would go beyond is replaced by one that says so, and everything later
     /// is dropped.
     async fn add_logs(
         &self,
         run: RunId,
         lease: Option<LeaseRef>,
+        first: Option<u64>,
         lines: Vec<LogLine>,
         bytes_max: u64,
     ) -> StoreResult<LogAnswer>;

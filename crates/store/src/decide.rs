@@ -4,7 +4,7 @@
 use baton_core::machine::{self, Expiry, Options};
 use baton_core::{Failure, LeaseEnd, Millis, Refused, Run, RunId, State, WorkerId, order};
 
-use crate::{Due, LaneId, LeaseRef, QueueId, Verdict, Woken};
+use crate::{Due, FOR_GOOD, LaneId, LeaseRef, QueueId, Verdict, Woken};
 
 /// Where a live run is kept: the `place` column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,8 +59,18 @@ pub(crate) enum Act<'a> {
     Fail(&'a Failure),
     GiveBack(&'a str),
     Sleep(Due),
-    Cancel { grace_ms: Millis },
+    /// Something has happened that a sleeping run waits for.
+    Wake,
+    /// The holder has heard of the request to cancel, and says these words.
+    Cancelled(&'a str),
+    Cancel {
+        grace_ms: Millis,
+    },
     Expire(Expiry),
+    /// The deadline of the whole run has passed: it is cancelled, or has failed.
+    TimeOut {
+        cancels: bool,
+    },
 }
 
 /// What is to be written.
@@ -93,6 +103,7 @@ impl Decision {
         }
         match self.place {
             Place::Ready => woken.now(lane),
+            Place::Later if self.next.due_at >= FOR_GOOD => {}
             Place::Later => woken.later(lane, self.next.due_at - now),
             Place::Blocked | Place::Held => {}
         }
@@ -168,6 +179,12 @@ fn rule(
             (!why.is_empty()).then(|| (*why).to_owned()),
         ),
         Act::Sleep(due) => (machine::sleep(run, lease.epoch, past, due.at(now))?, Some(LeaseEnd::Slept), None),
+        Act::Wake => (machine::wake(run, now)?, None, None),
+        Act::Cancelled(words) => (
+            machine::cancelled(run, lease.epoch, past)?,
+            Some(LeaseEnd::Cancelled),
+            (!words.is_empty()).then(|| (*words).to_owned()),
+        ),
         Act::Cancel { grace_ms } => {
             let next = machine::cancel(run, now.saturating_add(*grace_ms))?;
             (next, None, None)
@@ -177,6 +194,15 @@ fn rule(
             Some(what.lease_end()),
             Some(expiry_message(*what, &row.options)),
         ),
+        Act::TimeOut { cancels } => {
+            let next = match (*cancels, run.state.is_held()) {
+                (true, true) => machine::expire(run, Expiry::CancelGrace, &row.options, now, jitter)?,
+                (true, false) => machine::cancel(run, now)?,
+                (false, _) => machine::time_out(run)?,
+            };
+            let words = if *cancels { GRACE_IS_OVER } else { TIME_IS_OVER };
+            (next, run.state.is_held().then_some(LeaseEnd::TimedOut), Some(words.to_owned()))
+        }
     })
 }
 
@@ -188,10 +214,25 @@ pub(crate) fn refuse_ended(act: &Act<'_>, state: State, past: Option<LeaseEnd>) 
         Act::Fail(_) => repeats(LeaseEnd::Failed),
         Act::GiveBack(_) => repeats(LeaseEnd::GivenBack),
         Act::Sleep(_) => repeats(LeaseEnd::Slept),
+        Act::Cancelled(_) => repeats(LeaseEnd::Cancelled),
         Act::Cancel { .. } => state == State::Cancelled,
-        Act::Start | Act::Expire(_) => false,
+        Act::Start | Act::Wake | Act::Expire(_) | Act::TimeOut { .. } => false,
     };
     if same { Refused::AlreadyDone } else { Refused::Ended }
+}
+
+/// What is said of a run whose deadline has passed.
+const TIME_IS_OVER: &str = "the run took longer than its timeout";
+/// What is said of a run that was to stop and had its time to do so.
+const GRACE_IS_OVER: &str = "the run did not stop within the grace time after the request to cancel";
+
+/// Checks a lease for a write under it. True when the write is the first sign of work.
+pub(crate) fn holds(row: &LiveRow, lease: LeaseRef) -> Result<bool, Refused> {
+    match machine::start(&row.rules, lease.epoch) {
+        Ok(_) => Ok(true),
+        Err(Refused::AlreadyDone) => Ok(false),
+        Err(refused) => Err(refused),
+    }
 }
 
 fn expiry_message(what: Expiry, options: &Options) -> String {
@@ -246,7 +287,7 @@ mod tests {
         assert_eq!(decision.end, Some(LeaseEnd::TimedOut));
         let mut woken = Woken::default();
         decision.wake(7, 5_000, &mut woken);
-        assert_eq!(woken, Woken { lanes: vec![], later: vec![(7, 1_000)] });
+        assert_eq!(woken, Woken { lanes: vec![], later: vec![(7, 1_000)], relatives: false });
     }
 
     #[test]

@@ -13,14 +13,23 @@ mod builds;
 pub mod clock;
 mod decide;
 mod log_chunks;
+mod memory;
 pub mod postgres;
+mod schedule_types;
+mod schedules;
 pub mod sqlite;
 mod types;
+mod workflow_types;
+mod workflows;
 
 pub use build_types::*;
 pub use builds::{Builds, LOG_PAGE_BYTES_MAX};
 pub use clock::Clock;
+pub use schedule_types::*;
+pub use schedules::{Namespaces, Schedules};
 pub use types::*;
+pub use workflow_types::*;
+pub use workflows::Workflows;
 
 use std::fmt;
 
@@ -52,7 +61,7 @@ pub type StoreResult<T> = Result<T, StoreError>;
 
 /// The kernel's verbs, and what is around them. Implementations answer alike: one contract suite runs on all.
 #[async_trait]
-pub trait Store: Builds + Send + Sync + fmt::Debug {
+pub trait Store: Builds + Workflows + Schedules + Namespaces + Send + Sync + fmt::Debug {
     /// `sqlite` or `postgres`.
     fn kind(&self) -> &'static str;
 
@@ -192,13 +201,20 @@ pub trait Store: Builds + Send + Sync + fmt::Debug {
         limit: usize,
     ) -> StoreResult<Retained>;
 
+    // ---- settings
+
+    /// The settings that were changed while the servers run, by name.
+    async fn settings(&self) -> StoreResult<Vec<StoredSetting>>;
+    /// Changes settings, all or none. False when the stored ones are not (or no longer) those `seen`: then nothing is changed,
+    /// and whoever checked the change against the others has to look again.
+    async fn change_settings(&self, seen: &[StoredSetting], changes: Vec<SettingChange>) -> StoreResult<bool>;
+
     // ---- other servers
 
-    /// Tells other servers that these lanes have work. Only a hint: it may get lost.
-    async fn notify(&self, lanes: &[LaneId]) -> StoreResult<()>;
-    /// Waits for such hints. Returns lanes that have work; an empty list means "some were missed, look at all".
-    /// A store that is not shared never returns.
-    async fn listen(&self) -> StoreResult<Vec<LaneId>>;
+    /// Tells other servers of work and of news for workers.
+    async fn notify(&self, hints: &Hints) -> StoreResult<()>;
+    /// Waits for such hints. None at all means "some were missed, look at all". A store that is not shared never returns.
+    async fn listen(&self) -> StoreResult<Hints>;
     /// Finishes what was begun and closes the store.
     async fn close(&self);
 }

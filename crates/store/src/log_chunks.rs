@@ -101,6 +101,53 @@ pub(crate) fn fit(tail: Tail, chunks: Vec<Chunk>, bytes_max: u64) -> Result<(Vec
     Ok((kept, end))
 }
 
+/// Lines that the lease which wrote last has added, by its own count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Taken {
+    pub epoch: Option<i64>,
+    pub lines: u64,
+}
+
+/// What is new of lines whose writer counts them.
+pub(crate) enum Fresh {
+    /// These, and how many it has added with them.
+    Lines(Vec<Chunk>, Taken),
+    /// There are lines missing in between; so many of it are there.
+    Ahead(u64),
+}
+
+/// Drops lines that their writer has added before: it did not hear that they were kept, and sends them again. `first` is the number
+/// of the first one by its own count, from 1; who gives none does not count.
+pub(crate) fn fresh(
+    taken: Taken,
+    epoch: Option<i64>,
+    first: Option<u64>,
+    chunks: Vec<Chunk>,
+) -> Result<Fresh, serde_json::Error> {
+    let (Some(epoch), Some(first)) = (epoch, first) else { return Ok(Fresh::Lines(chunks, taken)) };
+    let (before, known) = (first.saturating_sub(1), if taken.epoch == Some(epoch) { taken.lines } else { 0 });
+    let Some(repeated) = known.checked_sub(before) else { return Ok(Fresh::Ahead(known)) };
+    let given: u64 = chunks.iter().map(|chunk| chunk.lines).sum();
+    let taken = Taken { epoch: Some(epoch), lines: known.max(before + given) };
+    Ok(Fresh::Lines(without_first(chunks, repeated)?, taken))
+}
+
+fn without_first(chunks: Vec<Chunk>, mut lines: u64) -> Result<Vec<Chunk>, serde_json::Error> {
+    let mut left = Vec::with_capacity(chunks.len());
+    for next in chunks {
+        if lines == 0 {
+            left.push(next);
+        } else if lines >= next.lines {
+            lines -= next.lines;
+        } else {
+            let kept: Vec<Kept> = serde_json::from_str(&next.body)?;
+            left.push(chunk(&kept[lines as usize..])?);
+            lines = 0;
+        }
+    }
+    Ok(left)
+}
+
 fn full(bytes_max: u64) -> String {
     format!("This log is full: it takes at most {bytes_max} bytes, and everything after this line was dropped.")
 }
@@ -150,6 +197,27 @@ mod tests {
         assert_eq!(chunks.iter().map(|chunk| chunk.lines).collect::<Vec<_>>(), [1_000, 1_000, 500]);
         let expected: Vec<(u64, String)> = (1..=2_500).map(|number| (number, number.to_string())).collect();
         assert_eq!(numbers(&chunks), expected);
+    }
+
+    #[test]
+    fn lines_that_come_again_are_known_by_their_numbers() {
+        let of = |range: std::ops::RangeInclusive<u64>| {
+            cut(range.map(|number| line(&number.to_string())).collect()).unwrap()
+        };
+        let known = Taken { epoch: Some(2), lines: 1_500 };
+        let new = |epoch, first, chunks| match fresh(known, Some(epoch), first, chunks).unwrap() {
+            Fresh::Lines(left, taken) => {
+                let lines = numbers(&left);
+                Ok((lines.len(), lines.first().map(|(_, message)| message.clone()), taken.lines))
+            }
+            Fresh::Ahead(lines) => Err(lines),
+        };
+        assert_eq!(new(2, Some(1), of(1..=1_500)), Ok((0, None, 1_500)), "all of them");
+        assert_eq!(new(2, Some(1_001), of(1_001..=2_500)), Ok((1_000, Some("1501".into()), 2_500)), "some of them");
+        assert_eq!(new(2, Some(1_501), of(1_501..=1_501)), Ok((1, Some("1501".into()), 1_501)), "none of them");
+        assert_eq!(new(2, Some(1_502), of(1_502..=1_502)), Err(1_500), "one is missing");
+        assert_eq!(new(3, Some(1), of(1..=2)), Ok((2, Some("1".into()), 2)), "another lease has a count of its own");
+        assert_eq!(new(2, None, of(1..=2)), Ok((2, Some("1".into()), 1_500)), "who does not count is not counted");
     }
 
     #[test]

@@ -241,7 +241,7 @@ async fn exercise(store: &dyn Store, lanes: &[Lane]) {
         Failure { reason: Reason::Error, code: None, message: "no".into(), retryable: true, not_before: None };
     store.claimed(worker, Some(1)).await.unwrap();
     store.start(held.clone()).await.unwrap();
-    store.renew(vec![Beat { worker, health: None, unfit: None, leases: held.clone() }]).await.unwrap();
+    store.renew(vec![Beat { worker, health: None, unfit: None, ttl_ms: None, leases: held.clone() }]).await.unwrap();
     store
         .complete(vec![Completion { lease: held[0], output: None }, Completion { lease: held[0], output: None }])
         .await
@@ -301,7 +301,7 @@ async fn exercise_builds(store: &dyn Store, lane: Lane) {
     assert!(store.artifact_stored(result.id, 1, [1; 32]).await.unwrap());
     let line = |size| LogLine { level: "info".into(), message: "x".repeat(size), at: None };
     for size in [1, 2 << 20] {
-        store.add_logs(lease.run, Some(lease), vec![line(size)], 1 << 30).await.unwrap();
+        store.add_logs(lease.run, Some(lease), None, vec![line(size)], 1 << 30).await.unwrap();
     }
     assert_eq!(store.logs(lease.run, 0, 100).await.unwrap().len(), 2);
     let set = store.set_builder("default", "mac", worker, None, 1_000).await.unwrap().unwrap();

@@ -104,13 +104,36 @@ fn the_repository_itself_and_the_output_are_left_out() {
     ]);
     let output = place.path().join("module/source.zip");
     let file = File::create(&output).unwrap();
-    let options = PackOptions { output: Some(output.clone()), ..PackOptions::default() };
+    let options = PackOptions { leave_out: vec![output.clone()], ..PackOptions::default() };
     let manifest = pack(place.path(), file, &options, |_| {}).unwrap();
     let archive = fs::read(&output).unwrap();
     assert_eq!(unpacked(&archive).into_keys().collect::<Vec<_>>(), ["module", "module/code"]);
     assert_eq!((manifest.entries, manifest.files, manifest.bytes), (2, 1, 1));
     assert_eq!(manifest.archive_bytes, archive.len() as u64);
     assert_eq!(manifest.sha256, sha256(&archive));
+}
+
+/// Named by another path, behind a link, or as a directory: a secret stays out.
+#[test]
+fn what_is_to_be_left_out_is_so_however_it_is_named() {
+    let place = directory_of([
+        ("certs.zip", Node::file("secret")),
+        ("real/keys.zip", Node::file("secret")),
+        ("real/code", Node::file("x")),
+        ("keys.zip", Node::Link("real/keys.zip".into())),
+        ("dist/old/app", Node::file("old")),
+    ]);
+    let roundabout = place.path().join("real/../certs.zip");
+    let leave_out = vec![roundabout, place.path().join("keys.zip"), place.path().join("dist"), "/no/such/file".into()];
+    for everything in [false, true] {
+        let options = PackOptions { leave_out: leave_out.clone(), everything, ..PackOptions::default() };
+        let (manifest, archive) = packed_with(place.path(), &options).unwrap();
+        assert_eq!(unpacked(&archive).into_keys().collect::<Vec<_>>(), ["real", "real/code"]);
+        assert_eq!(manifest.left_out, ["certs.zip", "dist", "keys.zip", "real/keys.zip"]);
+    }
+    // The tree itself is what is wanted.
+    let options = PackOptions { leave_out: vec![place.path().to_owned()], ..PackOptions::default() };
+    assert_eq!(packed_with(place.path(), &options).unwrap().0.files, 4);
 }
 
 fn sha256(bytes: &[u8]) -> [u8; 32] {

@@ -12,12 +12,21 @@ use crate::exit::Exit;
 
 const LOOK: Duration = Duration::from_millis(5);
 
+/// How the worker gets runs and says what became of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum By {
+    /// Calls of the HTTP API, each for many runs.
+    Batches,
+    /// The stream of the gRPC service.
+    Stream,
+}
+
 /// Submits runs and has one worker process complete them.
-pub async fn measure(target: &Target, store: Option<&Database>, runs: usize) -> Result<Duration, Exit> {
+pub async fn measure(target: &Target, store: Option<&Database>, runs: usize, by: By) -> Result<Duration, Exit> {
     load::bulk(target, runs).await?;
     settle(store).await?;
     let begun = Instant::now();
-    work(target, runs).await?;
+    work(target, runs, by).await?;
     while unfinished(target).await? > 0 {
         tokio::time::sleep(LOOK).await;
     }
@@ -33,8 +42,13 @@ pub async fn settle(store: Option<&Database>) -> Result<(), Exit> {
 }
 
 /// Starts a worker process and waits until it has completed so many runs.
-pub async fn work(target: &Target, runs: usize) -> Result<(), Exit> {
-    let mut worker = server::worker(target, &["--runs", &runs.to_string()])?;
+pub async fn work(target: &Target, runs: usize, by: By) -> Result<(), Exit> {
+    let runs_text = runs.to_string();
+    let mut arguments = vec!["--runs", &runs_text];
+    if by == By::Stream {
+        arguments.push("--stream");
+    }
+    let mut worker = server::worker(target, &arguments)?;
     let mut said = String::new();
     if let Some(mut output) = worker.stdout.take() {
         output.read_to_string(&mut said).await?;

@@ -10,6 +10,7 @@ mod scenario;
 mod server;
 mod wire;
 pub mod worker;
+mod workflows;
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -77,12 +78,23 @@ enum Measurement {
     Bulk,
     /// One worker process completes what is in the store.
     Drain,
+    /// The same over the stream of the gRPC service.
+    Stream,
+    /// Workflows with steps, from their start to their result.
+    Workflows,
     /// From the submit call to the handler.
     Pickup,
 }
 
-const ALL: [Measurement; 5] =
-    [Measurement::Limits, Measurement::Submit, Measurement::Bulk, Measurement::Drain, Measurement::Pickup];
+const ALL: [Measurement; 7] = [
+    Measurement::Limits,
+    Measurement::Submit,
+    Measurement::Bulk,
+    Measurement::Drain,
+    Measurement::Stream,
+    Measurement::Workflows,
+    Measurement::Pickup,
+];
 /// Runs of the pickup measurement.
 const PICKUP_RUNS: usize = 200;
 
@@ -146,7 +158,12 @@ async fn measure_all(connection: &Connection, args: &BenchArgs, report: &mut Rep
         progress.set_message(format!("{} {metric}", store.peer()));
         match what {
             Measurement::Limits => measure_limits(store, report).await?,
-            Measurement::Submit | Measurement::Bulk | Measurement::Drain | Measurement::Pickup => {
+            Measurement::Submit
+            | Measurement::Bulk
+            | Measurement::Drain
+            | Measurement::Stream
+            | Measurement::Workflows
+            | Measurement::Pickup => {
                 let mut server = Server::start(store, &[]).await?;
                 measure(&server.target, server.database.as_ref(), store.peer(), what, metric, runs, report).await?;
                 server.stop().await;
@@ -180,6 +197,8 @@ fn sizes(what: Measurement, runs: Option<u32>) -> impl Iterator<Item = (&'static
         Measurement::Submit => &[("enqueue_one", 5_000), ("enqueue_one_20k", 20_000)],
         Measurement::Bulk => &[("enqueue_bulk", 20_000)],
         Measurement::Drain => &[("drain", 20_000), ("drain_100k", 100_000)],
+        Measurement::Stream => &[("drain_stream", 20_000), ("drain_stream_100k", 100_000)],
+        Measurement::Workflows => &[("wf3", 10_000), ("wf3_c128", 10_000), ("wf1", 10_000)],
         Measurement::Pickup => &[("pickup", PICKUP_RUNS)],
     };
     let sized = !matches!(what, Measurement::Limits | Measurement::Pickup);
@@ -213,13 +232,24 @@ async fn measure(
             report.add(peer, metric, per_second(time), "jobs/s", settings);
         }
         Measurement::Drain => {
-            let time = drain::measure(target, database, runs).await?;
+            let time = drain::measure(target, database, runs, drain::By::Batches).await?;
             let settings = format!(
                 "{} claims in flight, up to {} runs each, completed in batches, {runs} runs, history kept",
                 worker::CLAIMS_IN_FLIGHT,
                 worker::CLAIM_RUNS
             );
             report.add(peer, metric, per_second(time), "jobs/s", settings);
+        }
+        Measurement::Stream => {
+            let time = drain::measure(target, database, runs, drain::By::Stream).await?;
+            report.add(peer, metric, per_second(time), "jobs/s", format!("one gRPC stream, {runs} runs, history kept"));
+        }
+        Measurement::Workflows => {
+            let steps = if metric == "wf1" { 1 } else { 3 };
+            let in_flight = if metric == "wf3" { load::IN_FLIGHT } else { workflows::IN_FLIGHT };
+            let time = workflows::measure(target, runs, steps, in_flight).await?;
+            let settings = format!("started and waited for over gRPC, {steps} steps, {in_flight} in flight");
+            report.add(peer, metric, per_second(time), "workflows/s", settings);
         }
         Measurement::Pickup => {
             let latencies = pickup::measure(target, runs).await?;
@@ -265,7 +295,7 @@ async fn measure_running(connection: &Connection, args: &BenchArgs, report: &mut
         progress.set_message(metric);
         measure(&target, None, &peer, what, metric, runs, report).await?;
         if matches!(what, Measurement::Submit | Measurement::Bulk) {
-            drain::work(&target, runs).await?;
+            drain::work(&target, runs, drain::By::Batches).await?;
         }
         progress.inc(1);
     }

@@ -34,6 +34,9 @@ pub struct BenchWorkerArgs {
     /// Claims in flight.
     #[arg(long, default_value_t = CLAIMS_IN_FLIGHT)]
     polls: usize,
+    /// Get the runs over the stream of the gRPC service.
+    #[arg(long, conflicts_with_all = ["claim", "polls", "hold"])]
+    stream: bool,
     /// Claim so many runs and keep them.
     #[arg(long)]
     hold: Option<usize>,
@@ -52,6 +55,10 @@ pub async fn work(connection: &Connection, args: BenchWorkerArgs) -> Result<(), 
         api_key: connection.find_api_key()?.unwrap_or_default(),
     };
     on_one_thread(async move {
+        if args.stream {
+            print_line(super::workflows::drain(&target, args.runs).await?);
+            return Ok(());
+        }
         let worker = register(&target).await?;
         tokio::spawn(beat(target.clone(), worker.clone()));
         if let Some(runs) = args.hold {

@@ -190,7 +190,7 @@ async fn check_key(client: &Client, has_key: bool, connection: &Connection) -> C
         (Some(_), _) => "--api-key or BATON_API_KEY".to_owned(),
         (None, true) => place.display().to_string(),
         (None, false) => {
-            let found = format!("none given, and none in {}", place.display());
+            let found = format!("none given, and none of this server in {}", place.display());
             return Check::fail(name, found, "set BATON_API_KEY, or give --api-key or --data");
         }
     };

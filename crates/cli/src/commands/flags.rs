@@ -70,6 +70,59 @@ pub const QUEUE_PAUSE: Flags = Flags {
 pub const QUEUE_RESUME: Flags =
     Flags { command: &["queue", "resume"], names: &[("queue", "QUEUE"), ("namespace", "--namespace")] };
 
+pub const SCHEDULE_CREATE: Flags = Flags {
+    command: &["schedule", "create"],
+    names: &[
+        ("id", "ID"),
+        ("namespace", "--namespace"),
+        ("cron", "--cron"),
+        ("jitter_ms", "--jitter"),
+        ("max_catchup", "--max-catchup"),
+        ("run.type", "--type"),
+        ("run.queue", "--queue"),
+        ("run.input", "--input"),
+        ("run.priority", "--priority"),
+        ("run.key", "--key"),
+        ("run.retry.max_attempts", "--max-attempts"),
+        ("run.timeout_ms", "--timeout"),
+        ("run.run_timeout_ms", "--run-timeout"),
+    ],
+};
+
+pub const SCHEDULE_TRIGGER: Flags =
+    Flags { command: &["schedule", "trigger"], names: &[("idempotency_key", "--idempotency-key")] };
+
+pub const SCHEDULE_BACKFILL: Flags =
+    Flags { command: &["schedule", "backfill"], names: &[("from", "--from"), ("to", "--to")] };
+
+pub const SCHEDULE_LIST: Flags =
+    Flags { command: &["schedule", "list"], names: &[("limit", "--limit"), ("cursor", "--cursor")] };
+
+pub const SCHEDULE_RUNS: Flags =
+    Flags { command: &["schedule", "runs"], names: &[("limit", "--limit"), ("cursor", "--cursor")] };
+
+pub const SCHEDULE_NEXT: Flags = Flags { command: &["schedule", "next"], names: &[("count", "--count")] };
+
+pub const NAMESPACE_CREATE: Flags = Flags {
+    command: &["namespace", "create"],
+    names: &[
+        ("name", "NAME"),
+        ("live_runs_max", "--live-runs"),
+        ("workers_max", "--workers"),
+        ("schedules_max", "--schedules"),
+    ],
+};
+
+pub const NAMESPACE_LIMITS: Flags = Flags {
+    command: &["namespace", "limits"],
+    names: &[
+        ("name", "NAME"),
+        ("live_runs_max", "--live-runs"),
+        ("workers_max", "--workers"),
+        ("schedules_max", "--schedules"),
+    ],
+};
+
 pub const KEY_CREATE: Flags = Flags {
     command: &["key", "create"],
     names: &[("name", "NAME"), ("scopes", "--scope"), ("namespace", "--namespace")],
@@ -104,6 +157,47 @@ pub const SUBMIT_GIT: Flags = Flags {
 pub const BUILD_LIST: Flags = Flags {
     command: &["build", "list"],
     names: &[("limit", "--limit"), ("cursor", "--cursor"), ("status", "--status"), ("platform", "--platform")],
+};
+
+pub const WORKFLOW_START: Flags = Flags {
+    command: &["workflow", "start"],
+    names: &[
+        ("workflow_type", "TYPE"),
+        ("task_queue", "--queue"),
+        ("namespace_id", "--namespace"),
+        ("input", "--input"),
+        ("idempotency_key", "--idempotency-key"),
+        ("priority", "--priority"),
+        ("start_after", "--delay"),
+        ("start_at", "--at"),
+        ("timeout", "--timeout"),
+        ("retry", "--max-attempts"),
+        ("key", "--key"),
+        ("pin_version", "--pin-version"),
+    ],
+};
+
+pub const WORKFLOW_LIST: Flags = Flags {
+    command: &["workflow", "list"],
+    names: &[
+        ("page_size", "--limit"),
+        ("page_token", "--cursor"),
+        ("state", "--state"),
+        ("workflow_type", "--type"),
+        ("task_queue", "--queue"),
+        ("namespace_id", "--namespace"),
+    ],
+};
+
+/// Of every command that needs nothing but a run.
+pub const WORKFLOW_RUN: Flags = Flags { command: &["workflow", "get"], names: &[("run_id", "RUN")] };
+
+pub const WORKFLOW_CANCEL: Flags =
+    Flags { command: &["workflow", "cancel"], names: &[("run_id", "RUN"), ("grace", "--grace")] };
+
+pub const WORKFLOW_SIGNAL: Flags = Flags {
+    command: &["workflow", "signal"],
+    names: &[("run_id", "RUN"), ("name", "NAME"), ("payload", "--payload"), ("idempotency_key", "--idempotency-key")],
 };
 
 pub const WORKER_BUILD: Flags = Flags {
@@ -150,7 +244,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Flags; 13] = [
+    const ALL: [Flags; 26] = [
         RUN_SUBMIT,
         RUN_LIST,
         WORKER_LIST,
@@ -158,11 +252,24 @@ mod tests {
         QUEUE_LIMIT,
         QUEUE_PAUSE,
         QUEUE_RESUME,
+        SCHEDULE_CREATE,
+        SCHEDULE_TRIGGER,
+        SCHEDULE_BACKFILL,
+        SCHEDULE_LIST,
+        SCHEDULE_RUNS,
+        SCHEDULE_NEXT,
+        NAMESPACE_CREATE,
+        NAMESPACE_LIMITS,
         KEY_CREATE,
         AUDIT_LIST,
         SUBMIT,
         SUBMIT_GIT,
         BUILD_LIST,
+        WORKFLOW_START,
+        WORKFLOW_LIST,
+        WORKFLOW_RUN,
+        WORKFLOW_CANCEL,
+        WORKFLOW_SIGNAL,
         WORKER_BUILD,
     ];
 

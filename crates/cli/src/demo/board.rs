@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use baton::{Report, WorkerEvent};
+use baton::runs::{Report, WorkerEvent};
 
 /// What the demo has done to a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use baton::{Client, WorkerEvent};
+use baton::Client;
+use baton::runs::WorkerEvent;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Child;
 use tokio::sync::mpsc;
@@ -119,6 +120,46 @@ impl WorkerProcess {
     /// Sends it a signal.
     pub fn signal(&self, signal: i32) -> Result<(), Exit> {
         Ok(os::signal_process(self.pid, signal)?)
+    }
+
+    /// Asks it to stop, and waits for it.
+    pub async fn stop(mut self) {
+        child::stop(&mut self.child, STOP_TIMEOUT).await;
+    }
+}
+
+/// A worker of the demo that builds: `baton worker build`, as anybody would start it.
+pub struct BuilderProcess {
+    child: Child,
+    /// Its name.
+    pub name: &'static str,
+    /// Its process.
+    pub pid: u32,
+}
+
+impl BuilderProcess {
+    /// Starts a worker with everything it keeps in this directory. How a project is built is for the project to say.
+    pub fn start(server: &Server, name: &'static str, directory: &Path) -> Result<BuilderProcess, Exit> {
+        std::fs::create_dir_all(directory)?;
+        let mut command = own_executable()?;
+        command
+            .args(["worker", "build", "--platform", super::build::PLATFORM, "--name", name])
+            .arg("--work-dir")
+            .arg(directory.join("work"))
+            .arg("--cache-dir")
+            .arg(directory.join("cache"))
+            .env("BATON_URL", &server.url)
+            .env("BATON_API_KEY", &server.api_key)
+            .stdout(Stdio::null())
+            .stderr(File::create(directory.join("log"))?);
+        let child = command.spawn()?;
+        let pid = child.id().ok_or_else(|| Exit::failed("a worker of the demo ended at once"))?;
+        Ok(BuilderProcess { child, name, pid })
+    }
+
+    /// Kills it with SIGKILL.
+    pub fn kill(&self) -> Result<(), Exit> {
+        Ok(os::signal_process(self.pid, libc::SIGKILL)?)
     }
 
     /// Asks it to stop, and waits for it.

@@ -1,6 +1,7 @@
-//! `baton demo`: a server and four workers as real processes; one is killed, one is frozen, and no work is lost.
+//! `baton demo`: a server and its workers as real processes; two are killed, one is frozen, and no work is lost.
 
 mod board;
+mod build;
 mod children;
 mod screen;
 mod story;
@@ -17,6 +18,7 @@ use crate::exit::Exit;
 use crate::output::print_line;
 use crate::signals;
 use board::{Board, Fate, Row};
+use build::{BUILDER_NAMES, BuildStory};
 use children::{Server, WorkerProcess};
 use screen::Screen;
 use story::Story;
@@ -34,7 +36,9 @@ const HEARTBEAT_INTERVAL_MS: u64 = 1_000;
 #[derive(Args)]
 #[command(after_help = "Starts a server on a free port with its data in a temporary directory, and four workers. Kills
 one with SIGKILL, stops another with SIGSTOP and lets it go on when others have taken over its runs, and shows what
-becomes of them. Ends by itself within half a minute; with 1 if a run was lost or completed twice.
+becomes of them. Beside that, a small project is packed, submitted and built; the worker that builds it is killed in the
+middle, another one finishes it, and what came out is downloaded and checked. Ends by itself within half a minute; with 1
+if a run was lost or completed twice, or the build went wrong.
 
 Examples:
   baton demo
@@ -72,19 +76,21 @@ pub async fn demo(args: DemoArgs) -> Result<(), Exit> {
         falls: Vec::new(),
     };
     story.screen.log(format!("a server on {}, leases of {LEASE_TTL_MS} ms", server.url));
+    let build = BuildStory::start(&server, directory.path(), story.screen.log_alone())?;
     let played = tokio::select! {
-        played = story.play() => played,
-        () = &mut shutdown => Err(Exit::failed("interrupted")),
+        played = async { tokio::join!(story.play(), build.play()) } => played,
+        () = &mut shutdown => (Err(Exit::failed("interrupted")), Err(Exit::failed("interrupted"))),
     };
     story.screen.close();
-    played?;
-    let summary = verify::verify(&story, &effects).await?;
+    let (runs, built) = played;
+    runs?;
+    let summary = verify::verify(&story, &built?, &effects).await?;
     print_line(format!("\n{summary}"));
     if args.keep {
         print_line(format!(
             "\nThe server and {} workers stay up until Ctrl-C. To look around in another terminal:\n\n  \
-             export BATON_URL={} BATON_API_KEY={}\n  baton worker list\n  baton run list",
-            WORKER_NAMES.len() - 1,
+             export BATON_URL={} BATON_API_KEY={}\n  baton worker list\n  baton run list\n  baton build list",
+            WORKER_NAMES.len() - 1 + BUILDER_NAMES.len() - 1,
             server.url,
             server.api_key
         ));
@@ -93,6 +99,7 @@ pub async fn demo(args: DemoArgs) -> Result<(), Exit> {
     for worker in story.workers {
         worker.stop().await;
     }
+    build.stop().await;
     server.stop().await;
     if summary.wrong.is_empty() { Ok(()) } else { Err(Exit::failed("the demo did not end as it should")) }
 }

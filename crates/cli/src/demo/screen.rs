@@ -17,9 +17,28 @@ const DIM: &str = "\u{1b}[2m";
 const PLAIN: &str = "\u{1b}[0m";
 
 pub struct Screen {
-    begun: Instant,
+    log: Log,
     told: Instant,
     live: Option<Live>,
+}
+
+/// What happens, line by line. Clones write to the same screen.
+#[derive(Clone)]
+pub struct Log {
+    begun: Instant,
+    /// The table, which must not be torn by the log.
+    table: Option<MultiProgress>,
+}
+
+impl Log {
+    /// Adds a line.
+    pub fn line(&self, line: impl AsRef<str>) {
+        let line = format!("{:>6.1}s  {}", self.begun.elapsed().as_secs_f64(), line.as_ref());
+        match &self.table {
+            Some(table) => table.suspend(|| print_line(line)),
+            None => print_line(line),
+        }
+    }
 }
 
 struct Live {
@@ -33,18 +52,19 @@ struct Live {
 impl Screen {
     /// A screen for this many workers and runs.
     pub fn new(workers: usize, runs: usize) -> Screen {
-        let terminal = std::io::stdout().is_terminal();
-        Screen { begun: Instant::now(), told: Instant::now(), live: terminal.then(|| Live::new(workers, runs)) }
+        let live = std::io::stdout().is_terminal().then(|| Live::new(workers, runs));
+        let log = Log { begun: Instant::now(), table: live.as_ref().map(|live| live.all.clone()) };
+        Screen { log, told: Instant::now(), live }
+    }
+
+    /// The log alone, for somebody else who tells of what happens.
+    pub fn log_alone(&self) -> Log {
+        self.log.clone()
     }
 
     /// Adds a line to the log.
     pub fn log(&self, line: impl AsRef<str>) {
-        let line = format!("{:>6.1}s  {}", self.begun.elapsed().as_secs_f64(), line.as_ref());
-        match &self.live {
-            // The table must not be torn by the log.
-            Some(live) => live.all.suspend(|| print_line(line)),
-            None => print_line(line),
-        }
+        self.log.line(line);
     }
 
     /// Shows the board as it is now.
@@ -68,7 +88,7 @@ impl Screen {
 
     /// How long the demo has been going on.
     pub fn elapsed(&self) -> Duration {
-        self.begun.elapsed()
+        self.log.begun.elapsed()
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use baton::Client;
 use baton::proto::{RunView, SubmitBatch, SubmitRun};
-use baton::{Client, WorkerEvent};
+use baton::runs::WorkerEvent;
 use baton_core::{Millis, State};
 use serde_json::value::to_raw_value;
 use tokio::sync::mpsc;
@@ -42,6 +43,8 @@ pub struct Fall {
     pub runs: Vec<String>,
     /// When the last of them was completed elsewhere.
     pub recovered: Option<Duration>,
+    /// How many of them were completed under another epoch. The rest it had reported in the very moment in which it fell.
+    lost: usize,
 }
 
 /// The demo while it goes on.
@@ -81,7 +84,7 @@ impl Story {
     fn is_over(&self) -> bool {
         let recovered = self.falls.iter().all(|fall| fall.recovered.is_some());
         let refused = self.board.refusals.iter().filter(|refusal| refusal.worker == ZOMBIE).count();
-        let zombie_spoke = self.falls.iter().any(|fall| fall.worker == ZOMBIE && refused >= fall.runs.len());
+        let zombie_spoke = self.falls.iter().any(|fall| fall.worker == ZOMBIE && refused >= fall.lost);
         // A worker that was killed may have taken the news of its last completion with it, so that one is not counted.
         recovered && zombie_spoke && self.board.rows.iter().all(|row| row.fate == Fate::Killed || row.held.is_empty())
     }
@@ -119,7 +122,16 @@ impl Story {
         let what = if fate == Fate::Killed { "kill -KILL" } else { "kill -STOP" };
         let held = self.board.names_of(self.board.rows[worker].held.keys());
         self.screen.log(format!("{what} {pid}: {name} falls silent with {held} in its hands"));
-        self.falls.push(Fall { worker, worker_id, at, at_clock, noticed: None, runs: Vec::new(), recovered: None });
+        self.falls.push(Fall {
+            worker,
+            worker_id,
+            at,
+            at_clock,
+            noticed: None,
+            runs: Vec::new(),
+            recovered: None,
+            lost: 0,
+        });
         Ok(())
     }
 
@@ -163,6 +175,7 @@ impl Story {
         if let Some(last) = all_completed(&runs) {
             let after = Duration::from_millis((last - fall.at_clock).max(0) as u64);
             fall.recovered = Some(after);
+            fall.lost = runs.iter().filter(|run| run.epoch > 1).count();
             let name = self.board.rows[fall.worker].name;
             self.screen
                 .log(format!("all runs of {name} are completed elsewhere, {} ms after it fell", after.as_millis()));

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use baton::proto::HistoryEvent;
 use baton_core::{LeaseEnd, State};
 
+use super::build::Built;
 use super::story::Story;
 use crate::exit::Exit;
 use crate::output::Table;
@@ -19,11 +20,13 @@ pub struct Summary {
 }
 
 impl Summary {
-    fn row(&mut self, name: &'static str, value: impl ToString) {
+    /// Adds a row.
+    pub fn row(&mut self, name: &'static str, value: impl ToString) {
         self.rows.push((name, value.to_string()));
     }
 
-    fn check(&mut self, is_right: bool, wrong: impl FnOnce() -> String) {
+    /// Notes what is wrong, unless it is right.
+    pub fn check(&mut self, is_right: bool, wrong: impl FnOnce() -> String) {
         if !is_right {
             self.wrong.push(wrong());
         }
@@ -43,8 +46,8 @@ impl std::fmt::Display for Summary {
     }
 }
 
-/// Asks the server about every run and adds up.
-pub async fn verify(story: &Story, effects: &[PathBuf]) -> Result<Summary, Exit> {
+/// Asks the server about every run and the build, and adds up.
+pub async fn verify(story: &Story, built: &Built, effects: &[PathBuf]) -> Result<Summary, Exit> {
     let mut summary = Summary::default();
     let executed = read_effects(effects);
     let mut completed = 0;
@@ -98,6 +101,7 @@ pub async fn verify(story: &Story, effects: &[PathBuf]) -> Result<Summary, Exit>
     summary.row("its runs completed after", ms(of(0).and_then(|fall| fall.recovered)));
     summary.row("frozen worker noticed after", ms(of(1).and_then(|fall| fall.noticed)));
     summary.row("its runs completed after", ms(of(1).and_then(|fall| fall.recovered)));
+    built.verify(&story.client, &mut summary).await?;
     summary.row("took", format!("{:.1} s", story.screen.elapsed().as_secs_f64()));
     Ok(summary)
 }

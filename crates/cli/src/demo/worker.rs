@@ -8,8 +8,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use baton::Client;
 use baton::proto::ClaimedRun;
-use baton::{Client, Failure, Worker};
+use baton::runs::{Failure, Worker};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

@@ -1,56 +1,19 @@
 //! A full disk under SQLite. The server runs with its files on a small file system of its own, which only it can see.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use baton::proto::SubmitRun;
 use baton::{Client, ClientError};
 use baton_core::State;
-use baton_testkit::Process;
 use serde_json::value::to_raw_value;
 
 use crate::hands::Hands;
 use crate::site::{BATON, Gate, Leases, client, job, submit, worker};
+use crate::small_disk::{Ballast, SmallDisk};
 use crate::verdict::{assert_completed_once, wait_for_count};
 use crate::wait::eventually;
 
 const HELD: usize = 4;
-
-/// Mounts a small file system where nobody else sees it, and starts the server on it. Without the right to mount, the
-/// kernel may still give a user one in a namespace of their own.
-const SCRIPT: &str = r#"mount -t tmpfs -o size=16m tmpfs "$1" && exec "$2" serve --listen "$3" --data "$1""#;
-
-fn serve_on_a_small_disk(directory: &Path, listen: &str) -> Process {
-    let mut arguments = vec!["--mount"];
-    if !is_root() {
-        arguments.push("--map-root-user");
-    }
-    let directory = directory.to_str().expect("temporary paths are text");
-    arguments.extend(["sh", "-c", SCRIPT, "sh", directory, BATON, listen]);
-    Process::spawn("unshare", arguments, Leases::SHORT.settings())
-}
-
-fn is_root() -> bool {
-    let answer = std::process::Command::new("id").arg("-u").output().expect("id is everywhere");
-    answer.stdout == b"0\n"
-}
-
-/// A file that takes all the room there is.
-struct Ballast(PathBuf);
-
-impl Ballast {
-    fn fill(path: PathBuf) -> Ballast {
-        let mut file = std::fs::File::create(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let block = vec![0; 4_096];
-        while file.write_all(&block).is_ok() {}
-        Ballast(path)
-    }
-
-    fn remove(self) {
-        std::fs::remove_file(self.0).expect("our own file");
-    }
-}
 
 fn large_job(number: usize) -> SubmitRun {
     let input = to_raw_value(&"x".repeat(16_384)).expect("text is JSON");
@@ -72,26 +35,24 @@ async fn submit_until_refused(client: &Client) -> (Vec<String>, ClientError) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_loses_nothing_and_passes() {
     let home = tempfile::tempdir().unwrap();
-    let disk = home.path().join("disk");
-    std::fs::create_dir(&disk).unwrap();
+    let data = home.path().join("disk");
+    let disk = SmallDisk::at(data.clone(), "16m");
     let listen = format!("127.0.0.1:{}", baton_testkit::free_port());
-    let mut server = serve_on_a_small_disk(&disk, &listen);
+    let arguments = ["serve", "--listen", &listen, "--data", data.to_str().expect("temporary paths are text")];
+    let mut server = disk.spawn(BATON, arguments, Leases::SHORT.settings());
     let url = format!("http://{listen}");
     let (client, gate) = (client(&url), Gate::in_directory(home.path()));
-    let pid = server.pid();
     let started = tokio::time::Instant::now();
     while client.readyz().await.is_err() {
         assert!(server.ended().is_none(), "no server on a small disk:\n{}", server.output());
         assert!(started.elapsed() < Duration::from_secs(30), "it is not ready:\n{}", server.output());
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    // What the server sees at this path, not we.
-    let seen_by_server = PathBuf::from(format!("/proc/{pid}/root")).join(disk.strip_prefix("/").unwrap());
 
     let held = submit(&client, vec![job(); HELD]).await;
     let worker = worker(&url, HELD as u32, &gate.command());
     wait_for_count(&client, State::Running, HELD as u64).await;
-    let ballast = Ballast::fill(seen_by_server.join("ballast"));
+    let ballast = Ballast::fill(&disk.seen_by(&server));
     let (acknowledged, refusal) = submit_until_refused(&client).await;
     assert!(matches!(&refusal, ClientError::Refused { status: 507, code, .. } if code == "disk_full"), "{refusal:?}");
     client.healthz().await.expect("the server lives");

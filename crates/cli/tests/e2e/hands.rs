@@ -70,7 +70,8 @@ impl Hands {
         let claim = self.next_claim(max, wait);
         let claimed = until_answered(async || self.inner.client().claim(self.id(), &claim).await).await;
         let runs = claimed.expect("a good claim").runs;
-        let leases = runs.iter().map(|run| LeaseOf { run_id: run.run_id.clone(), lease: run.lease.clone() });
+        let leases =
+            runs.iter().map(|run| LeaseOf { run_id: run.run_id.clone(), lease: run.lease.clone(), stopping: false });
         lock(&self.inner.held).extend(leases);
         runs
     }

@@ -4,9 +4,12 @@
 //! by asking the server about every run: all completed, each exactly once.
 
 mod balancer;
+mod build_race;
 mod builds;
 mod chaos;
 mod commands;
+#[cfg(debug_assertions)]
+mod crashes;
 mod curl_builds;
 mod demo;
 #[cfg(target_os = "linux")]
@@ -22,25 +25,33 @@ mod lost_answers;
 #[cfg(target_os = "linux")]
 mod never_reads;
 mod pooled;
+mod schedules;
 mod short_claims;
 mod site;
+#[cfg(target_os = "linux")]
+mod small_disk;
 mod stopped_server;
+mod stored;
 mod stream;
 mod two_servers;
 mod verdict;
 mod wait;
+mod wire;
+mod workflows;
 
 /// Makes one test for SQLite and one for PostgreSQL of each function.
 macro_rules! on_both_stores {
-    ($($name:ident),+ $(,)?) => {
+    ($($(#[$attribute:meta])* $name:ident),+ $(,)?) => {
         mod sqlite {
-            $(#[tokio::test(flavor = "multi_thread")]
+            $($(#[$attribute])*
+            #[tokio::test(flavor = "multi_thread")]
             async fn $name() {
                 super::$name($crate::site::Store::Sqlite).await;
             })+
         }
         mod postgres {
-            $(#[tokio::test(flavor = "multi_thread")]
+            $($(#[$attribute])*
+            #[tokio::test(flavor = "multi_thread")]
             async fn $name() {
                 super::$name($crate::site::Store::Postgres).await;
             })+

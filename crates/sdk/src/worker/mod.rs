@@ -1,203 +1,296 @@
-//! The loop that a program needs to work on runs.
+//! A worker that plays workflows.
 
-mod cancel;
-mod event;
-mod failure;
-mod incarnation;
-mod task;
+mod link;
+mod stream;
 
-pub use cancel::{Cancel, Stop};
-pub use event::{Report, WorkerEvent};
-pub use failure::Failure;
-
+use std::collections::HashMap;
 use std::fmt;
-use std::pin::Pin;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton_proto::{CLAIM_WAIT_MS_MAX, ClaimedRun, HealthReport, NAMESPACE_DEFAULT, QUEUE_DEFAULT, RegisterWorker};
-use serde_json::Value;
-use tokio::sync::Semaphore;
-use tokio::time::sleep;
+use baton_proto::v1;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
 
-use crate::{Client, ClientError};
-use incarnation::{End, Incarnation};
+use crate::workflow::handler::{Handler, handler};
+use crate::workflow::mailbox::Event;
+use crate::workflow::{Context, WorkflowError};
+use crate::{Client, ClientError, grpc};
+use link::Link;
+use stream::Connection;
 
-/// How long to wait before a call is repeated that nobody answered.
-const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// Runs at once, unless told otherwise.
+const MAX_CONCURRENT: u32 = 100;
+/// How long a worker that stops finishes what it holds, unless told otherwise.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long giving back and saying goodbye may take. Nobody depends on it: the leases run out by themselves.
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Why runs are given back by a worker that stops.
+const STOPPING: &str = "the worker is stopping";
 
-type Handler =
-    Arc<dyn Fn(ClaimedRun, Cancel) -> Pin<Box<dyn Future<Output = Result<Value, Failure>> + Send>> + Send + Sync>;
-type Watcher = Arc<dyn Fn(WorkerEvent) + Send + Sync>;
-type Health = Arc<dyn Fn() -> HealthReport + Send + Sync>;
-
-/// Works on runs: registers, sends heartbeats, claims, calls a handler, reports, and drains when told to stop.
+/// Plays workflows: it registers, gets runs pushed, plays their functions, and drains when it is told to stop.
 ///
-/// It outlives the server: whatever gets no answer is repeated. When the server has given it up (it was silent for
-/// longer than its leases live), it stops its handlers and registers again.
-#[derive(Clone)]
+/// It outlives the server: a stream that is cut is connected again, and what was not answered is said again. One that the server has given up (it was silent for
+/// longer than its leases live) drops what it held, and registers again.
+///
+/// ```no_run
+/// use baton::{Context, Worker, WorkflowError};
+/// use serde::{Deserialize, Serialize};
+/// use std::time::Duration;
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Order { id: u64, cents: u64 }
+/// #[derive(Serialize, Deserialize)]
+/// struct Receipt { charge: String }
+///
+/// # async fn charge(cents: u64) -> Result<String, std::io::Error> { Ok(cents.to_string()) }
+/// # async fn refund(charge: String) -> Result<(), std::io::Error> { Ok(()) }
+/// async fn process_order(ctx: Context, order: Order) -> Result<Receipt, WorkflowError> {
+///     let charge = ctx
+///         .step("charge", || async { Ok(charge(order.cents).await?) })
+///         .compensate(|charge| async { Ok(refund(charge).await?) })
+///         .await?;
+///     ctx.sleep(Duration::from_secs(24 * 3600)).await?;
+///     let approved: bool = ctx.signal("approved").await?;
+///     match approved {
+///         true => Ok(Receipt { charge }),
+///         false => Err(WorkflowError::fatal("not approved")),
+///     }
+/// }
+///
+/// # async fn example() -> Result<(), baton::ClientError> {
+/// let mut worker = Worker::builder("http://localhost:7400", "orders")
+///     .namespace("production").max_concurrent(50).version("1.2.3").label("region", "eu")
+///     .build().await?;
+/// worker.register("process_order", process_order);
+/// worker.run_until_signal().await?;
+/// # Ok(()) }
+/// ```
 pub struct Worker {
     client: Client,
-    registration: RegisterWorker,
-    claim_wait: Duration,
+    register: v1::RegisterWorkerRequest,
+    handlers: HashMap<String, Handler>,
     drain_timeout: Duration,
-    stop_grace: Duration,
-    watcher: Watcher,
-    health: Option<Health>,
 }
 
 impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker").field("registration", &self.registration).finish_non_exhaustive()
+        let types: Vec<&String> = self.handlers.keys().collect();
+        f.debug_struct("Worker")
+            .field("queue", &self.register.task_queue)
+            .field("types", &types)
+            .finish_non_exhaustive()
     }
 }
 
-impl Worker {
-    /// A worker that can do runs of these types. It serves the queue `default`, one run at a time, unless told
-    /// otherwise.
-    pub fn new<T: Into<String>>(client: Client, types: impl IntoIterator<Item = T>) -> Worker {
-        let registration = RegisterWorker {
-            namespace: NAMESPACE_DEFAULT.into(),
-            name: None,
-            queues: Vec::new(),
-            types: types.into_iter().map(Into::into).collect(),
-            hostname: None,
-            pid: Some(std::process::id()),
-            version: None,
-            labels: Default::default(),
-            max_concurrent: Some(1),
-            instance: None,
-        };
-        Worker {
-            client,
-            registration,
-            claim_wait: Duration::from_secs(30),
-            drain_timeout: Duration::from_secs(30),
-            stop_grace: Duration::from_secs(10),
-            watcher: Arc::new(drop),
-            health: None,
-        }
-    }
+/// What a [`Worker`] is made with.
+#[must_use = "a worker is made by `build`"]
+#[derive(Clone, Debug)]
+pub struct WorkerBuilder {
+    url: String,
+    api_key: Option<String>,
+    register: v1::RegisterWorkerRequest,
+    drain_timeout: Duration,
+}
 
-    /// Works in this namespace.
-    pub fn namespace(mut self, namespace: impl Into<String>) -> Worker {
-        self.registration.namespace = namespace.into();
+impl WorkerBuilder {
+    /// The API key; what the environment variable `BATON_API_KEY` says unless given.
+    pub fn api_key(mut self, key: impl Into<String>) -> Self {
+        self.api_key = Some(key.into());
         self
     }
 
-    /// Serves this queue, too.
-    pub fn queue(mut self, queue: impl Into<String>) -> Worker {
-        self.registration.queues.push(queue.into());
+    /// Works in this namespace; in `default` unless given.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.register.namespace_id = namespace.into();
         self
     }
 
-    /// Goes by this name, which survives restarts.
-    pub fn name(mut self, name: impl Into<String>) -> Worker {
-        self.registration.name = Some(name.into());
+    /// Holds so many runs at once; 100 unless given. Runs that sleep are not held.
+    pub fn max_concurrent(mut self, runs: u32) -> Self {
+        self.register.max_concurrent = runs.max(1);
         self
     }
 
-    /// Runs on this host.
-    pub fn hostname(mut self, hostname: impl Into<String>) -> Worker {
-        self.registration.hostname = Some(hostname.into());
-        self
-    }
-
-    /// Is of this version.
-    pub fn version(mut self, version: impl Into<String>) -> Worker {
-        self.registration.version = Some(version.into());
+    /// Is of this version: it gets runs that are pinned to it, besides those that are not pinned.
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.register.version = version.into();
         self
     }
 
     /// Carries this label.
-    pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Worker {
-        self.registration.labels.insert(name.into(), value.into());
+    pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.register.labels.insert(name.into(), value.into());
         self
     }
 
-    /// Works on this many runs at once.
-    pub fn concurrency(mut self, runs: u32) -> Worker {
-        self.registration.max_concurrent = Some(runs.max(1));
+    /// Goes by this name, which survives restarts.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.register.name = name.into();
         self
     }
 
-    /// Waits this long for work before it asks again; 30 seconds unless given.
-    pub fn claim_wait(mut self, wait: Duration) -> Worker {
-        self.claim_wait = wait.min(Duration::from_millis(CLAIM_WAIT_MS_MAX));
+    /// Runs on this host; what the environment variable `HOSTNAME` says unless given.
+    pub fn hostname(mut self, hostname: impl Into<String>) -> Self {
+        self.register.hostname = hostname.into();
         self
     }
 
     /// Finishes what it holds for at most this long when it is told to stop; 30 seconds unless given.
-    pub fn drain_timeout(mut self, timeout: Duration) -> Worker {
+    pub fn drain_timeout(mut self, timeout: Duration) -> Self {
         self.drain_timeout = timeout;
         self
     }
 
-    /// Drops a handler that has not returned this long after it was told to stop; 10 seconds unless given.
-    pub fn stop_grace(mut self, grace: Duration) -> Worker {
-        self.stop_grace = grace;
-        self
+    /// Makes the worker. Fails when the server cannot be reached or does not know the key.
+    pub async fn build(self) -> Result<Worker, ClientError> {
+        let client = match self.api_key {
+            Some(key) => Client::connect(&self.url).api_key(key).await?,
+            None => Client::connect(&self.url).await?,
+        };
+        Ok(Worker { client, register: self.register, handlers: HashMap::new(), drain_timeout: self.drain_timeout })
+    }
+}
+
+impl Worker {
+    /// A worker of the server at this address that serves this queue.
+    pub fn builder(url: impl Into<String>, queue: impl Into<String>) -> WorkerBuilder {
+        let register = v1::RegisterWorkerRequest {
+            namespace_id: baton_proto::NAMESPACE_DEFAULT.into(),
+            task_queue: queue.into(),
+            hostname: std::env::var("HOSTNAME").unwrap_or_default(),
+            pid: std::process::id(),
+            max_concurrent: MAX_CONCURRENT,
+            ..Default::default()
+        };
+        WorkerBuilder { url: url.into(), api_key: None, register, drain_timeout: DRAIN_TIMEOUT }
     }
 
-    /// Calls `watcher` whenever something happens. It must return quickly.
-    pub fn watch(mut self, watcher: impl Fn(WorkerEvent) + Send + Sync + 'static) -> Worker {
-        self.watcher = Arc::new(watcher);
-        self
-    }
-
-    /// Calls `health` for every heartbeat and sends what it measured. It must return quickly.
-    pub fn health(mut self, health: impl Fn() -> HealthReport + Send + Sync + 'static) -> Worker {
-        self.health = Some(Arc::new(health));
-        self
-    }
-
-    /// Works until `shutdown` resolves or the server asks the worker to drain; then it finishes what it holds, gives
-    /// back what takes too long, and says goodbye. Fails only when the server refuses the worker for good.
-    pub async fn run<H, F>(mut self, handler: H, shutdown: impl Future<Output = ()>) -> Result<(), ClientError>
+    /// Plays workflows of this type with this function. Its input and output are whatever serde can read and write.
+    pub fn register<I, O, E, F, R>(&mut self, workflow_type: impl Into<String>, function: F) -> &mut Self
     where
-        H: Fn(ClaimedRun, Cancel) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<Value, Failure>> + Send + 'static,
+        F: Fn(Context, I) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, E>> + Send + 'static,
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize,
+        E: Into<WorkflowError>,
     {
-        if self.registration.queues.is_empty() {
-            self.registration.queues.push(QUEUE_DEFAULT.into());
-        }
-        let handler: Handler = Arc::new(move |run, cancel| Box::pin(handler(run, cancel)));
-        // Shared by all incarnations: a handler of the one before may still have to come to its end.
-        let slots = Arc::new(Semaphore::new(self.registration.max_concurrent.unwrap_or(1) as usize));
-        let mut shutdown = std::pin::pin!(shutdown);
-        loop {
-            let incarnation = tokio::select! {
-                registered = self.register(handler.clone(), slots.clone()) => Arc::new(registered?),
-                () = &mut shutdown => return Ok(()),
-            };
-            match incarnation.live(shutdown.as_mut()).await {
-                End::Forgotten => {}
-                End::Drain => return Ok(()),
-                End::Fatal(error) => return Err(error),
-            }
+        self.handlers.insert(workflow_type.into(), handler(function));
+        self
+    }
+
+    /// Works until the process is told to stop (SIGTERM, or Ctrl-C); see [`Worker::run_until`]. A second signal stops at once.
+    pub async fn run_until_signal(self) -> Result<(), ClientError> {
+        let (asked, insisted) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let signals = signals(asked.clone(), insisted.clone())?;
+        tokio::select! {
+            end = self.run_until(async move { asked.notified().await }) => end,
+            () = signals => Ok(()),
+            () = insisted.notified() => Ok(()),
         }
     }
 
-    async fn register(&self, handler: Handler, slots: Arc<Semaphore>) -> Result<Incarnation, ClientError> {
+    /// Works until `shutdown` resolves or the server asks the worker to drain. Then it takes no more runs, finishes what it holds, gives back what takes longer
+    /// than the drain timeout, and says goodbye. Fails only when the server refuses the worker for good.
+    pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<(), ClientError> {
+        if self.handlers.is_empty() {
+            return Err(ClientError::Invalid("a worker needs a workflow: call `register` first".into()));
+        }
+        let link = Arc::new(Link::new(self.register.max_concurrent));
+        let holds = Holds(link.clone());
+        let asked_to_drain = Arc::new(Notify::new());
+        let worker_id = Arc::new(std::sync::Mutex::new(String::new()));
+        let mut register = self.register;
+        register.workflow_types = self.handlers.keys().cloned().collect();
+        register.workflow_types.sort_unstable();
         // One name for all tries of this registration: should an answer get lost, the next try finds the same worker.
-        let mut random = [0; 16];
-        getrandom::fill(&mut random)
-            .map_err(|error| ClientError::Invalid(format!("the system gives no random numbers: {error}")))?;
-        let instance = format!("{:032x}", u128::from_be_bytes(random));
-        let registration = RegisterWorker { instance: Some(instance), ..self.registration.clone() };
-        loop {
-            match self.client.register(&registration).await {
-                Ok(registered) => {
-                    let worker_id = registered.worker_id.clone();
-                    (self.watcher)(WorkerEvent::Registered { worker_id });
-                    return Ok(Incarnation::new(self, registered, handler, slots));
+        register.instance = format!("{:016x}{:016x}", random()?, random()?);
+        let connection = Connection {
+            endpoint: grpc::endpoint(self.client.url())?,
+            key: self.client.key(),
+            register,
+            handlers: self.handlers,
+            link: link.clone(),
+            asked_to_drain: asked_to_drain.clone(),
+            worker_id: worker_id.clone(),
+        };
+        let served = async {
+            let serving = connection.serve();
+            let stopping = async {
+                tokio::select! {
+                    () = shutdown => {}
+                    () = asked_to_drain.notified() => {}
                 }
-                Err(error) if error.is_transient() => {
-                    (self.watcher)(WorkerEvent::Unreachable { call: "register".into(), message: error.to_string() });
-                    sleep(RETRY_PAUSE).await;
-                }
-                Err(error) => return Err(error),
+                drain(&link, self.drain_timeout).await;
+            };
+            tokio::select! {
+                error = serving => Err(error),
+                () = stopping => Ok(()),
             }
         }
+        .await;
+        drop(holds);
+        let worker_id = worker_id.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        if !worker_id.is_empty() && served.is_ok() {
+            // Also gives back what could not be given back before.
+            let goodbye = v1::DeregisterWorkerRequest { worker_id, drain: false };
+            let mut workflows = self.client.workflows_service()?;
+            if let Ok(Err(status)) = tokio::time::timeout(GOODBYE_TIMEOUT, workflows.deregister_worker(goodbye)).await {
+                tracing::debug!(error = status.message(), "the server did not hear the goodbye");
+            }
+        }
+        served
     }
+}
+
+/// Lets go of all runs when it is dropped: also when somebody drops the worker in the middle, and nobody would ever answer what plays them.
+struct Holds(Arc<Link>);
+
+impl Drop for Holds {
+    fn drop(&mut self) {
+        self.0.tell_all(|| Event::Lost);
+        self.0.close();
+    }
+}
+
+/// Takes no more runs, and comes to an end with those that are held.
+async fn drain(link: &Link, timeout: Duration) {
+    tracing::info!("draining");
+    link.drain();
+    tokio::select! {
+        () = link.empty() => return,
+        () = sleep_until(Instant::now() + timeout) => {}
+    }
+    link.tell_all(|| Event::GiveBack(STOPPING));
+    let _ = tokio::time::timeout(GOODBYE_TIMEOUT, link.empty()).await;
+}
+
+fn random() -> Result<u64, ClientError> {
+    getrandom::u64().map_err(|error| ClientError::Invalid(format!("the system gives no random numbers: {error}")))
+}
+
+/// Notifies `asked` at the first signal to stop and `insisted` at the second. Never returns.
+fn signals(asked: Arc<Notify>, insisted: Arc<Notify>) -> Result<impl Future<Output = ()>, ClientError> {
+    #[cfg(unix)]
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+        .map_err(|error| ClientError::Invalid(format!("signals cannot be waited for: {error}")))?;
+    let mut next = async move || {
+        #[cfg(unix)]
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+        #[cfg(not(unix))]
+        let _ = tokio::signal::ctrl_c().await;
+    };
+    Ok(async move {
+        next().await;
+        asked.notify_one();
+        next().await;
+        insisted.notify_one();
+        std::future::pending().await
+    })
 }

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
+use futures_util::TryStreamExt;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
 use super::Storage;
@@ -11,6 +12,7 @@ use super::digest::Sha256Sum;
 use super::error::StorageError;
 use super::path::ArtifactPath;
 use super::ranges::{Wanted, wanted};
+use crate::crash;
 
 /// A file to send, as the store knows it.
 #[derive(Clone, PartialEq, Debug)]
@@ -49,7 +51,10 @@ impl Download<'_> {
         };
         let body = match *method == Method::HEAD {
             true => self.look(storage).await?,
-            false => Body::from_stream(storage.read(self.path, range.clone()).await?),
+            false => {
+                let sent = |_: &_| crash::point("download.part");
+                Body::from_stream(storage.read(self.path, range.clone()).await?.inspect_ok(sent))
+            }
         };
         let mut response = (status, body).into_response();
         let fields = response.headers_mut();

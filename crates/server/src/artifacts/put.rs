@@ -10,6 +10,7 @@ use super::error::StorageError;
 use super::path::ArtifactPath;
 use super::place::{Draft, Source};
 use super::pump::{self, Sink, pump};
+use crate::crash;
 
 /// What a file has to be like.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -37,7 +38,7 @@ impl Terms {
     }
 
     /// What is known after the last.
-    pub(super) fn check(&self, stored: &Stored) -> Result<(), StorageError> {
+    pub(crate) fn check(&self, stored: &Stored) -> Result<(), StorageError> {
         match (self.length, self.sha256) {
             (Some(announced), _) if announced != stored.size => {
                 Err(StorageError::WrongLength { announced, received: stored.size })
@@ -77,7 +78,9 @@ impl Sink for Putting {
         let hashing = pump::hash(std::mem::take(&mut self.hasher), batch.clone());
         let (hasher, written) = tokio::join!(hashing, self.draft.write(std::slice::from_ref(&batch)));
         self.hasher = hasher?;
-        written
+        written?;
+        crash::point("draft.part");
+        Ok(())
     }
 }
 

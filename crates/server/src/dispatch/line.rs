@@ -29,6 +29,7 @@ const LOOKER_SEES: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Line {
     queue: QueueId,
+    namespace: String,
     store: Arc<dyn Store>,
     metrics: Arc<Metrics>,
     waiting: Mutex<Waiting>,
@@ -37,8 +38,8 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn new(queue: QueueId, store: Arc<dyn Store>, metrics: Arc<Metrics>) -> Line {
-        Line { queue, store, metrics, waiting: Mutex::default(), bell: Notify::new(), begun: Instant::now() }
+    pub(super) fn new(queue: QueueId, namespace: String, store: Arc<dyn Store>, metrics: Arc<Metrics>) -> Line {
+        Line { queue, namespace, store, metrics, waiting: Mutex::default(), bell: Notify::new(), begun: Instant::now() }
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Waiting) -> T) -> T {
@@ -49,7 +50,10 @@ impl Line {
         let (answer, mut answered) = oneshot::channel();
         let number = self.with(|waiting| {
             if waiting.closed {
-                return None;
+                return Err(Ok(vec![]));
+            }
+            if waiting.disabled {
+                return Err(Err(Error::NamespaceDisabled(self.namespace.clone())));
             }
             if self.store.is_shared() && deadline < Instant::now() + LOOKER_SEES {
                 for lane in &slot.lanes {
@@ -62,9 +66,12 @@ impl Line {
             if look {
                 self.bell.notify_one();
             }
-            Some(number)
+            Ok(number)
         });
-        let Some(number) = number else { return Ok(vec![]) };
+        let number = match number {
+            Ok(number) => number,
+            Err(answer) => return answer,
+        };
         let mut leaving = Leaving { line: self, number: Some(number) };
         let result = match tokio::time::timeout_at(deadline, &mut answered).await {
             Ok(result) => result,
@@ -128,6 +135,21 @@ impl Line {
 
     pub(super) fn waiting(&self) -> usize {
         self.with(|waiting| waiting.parked.len())
+    }
+
+    /// The namespace of its queue.
+    pub(super) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Sends everybody away and lets nobody wait while the namespace is disabled. Who is at the store this moment may still get runs.
+    pub(super) fn turn(&self, disabled: bool) {
+        self.with(|waiting| {
+            waiting.disabled = disabled;
+            if disabled {
+                waiting.parked.drain(..).for_each(|parked| parked.dismiss(UNSURE));
+            }
+        });
     }
 
     pub(super) fn close(&self) {

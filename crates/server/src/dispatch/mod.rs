@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::lanes::Lanes;
 use crate::metrics::Metrics;
+use crate::namespaces::KnownNamespaces;
 use crate::{Error, dispatch::line::Line};
 
 pub use self::line::Offer;
@@ -24,6 +25,7 @@ pub use self::line::Offer;
 pub struct Dispatcher {
     store: Arc<dyn Store>,
     lanes: Arc<Lanes>,
+    namespaces: Arc<KnownNamespaces>,
     metrics: Arc<Metrics>,
     lines: Mutex<Lines>,
 }
@@ -36,23 +38,33 @@ struct Lines {
 
 impl Dispatcher {
     /// A dispatcher with nobody waiting.
-    pub fn new(store: Arc<dyn Store>, lanes: Arc<Lanes>, metrics: Arc<Metrics>) -> Dispatcher {
-        Dispatcher { store, lanes, metrics, lines: Mutex::default() }
+    pub fn new(
+        store: Arc<dyn Store>,
+        lanes: Arc<Lanes>,
+        namespaces: Arc<KnownNamespaces>,
+        metrics: Arc<Metrics>,
+    ) -> Dispatcher {
+        Dispatcher { store, lanes, namespaces, metrics, lines: Mutex::default() }
     }
 
     /// Waits in the queue's line until there is work for the slot or the deadline has passed (then: no runs).
     pub async fn poll(&self, queue: QueueId, slot: ClaimSlot, deadline: Instant) -> Result<Vec<Claimed>, Error> {
-        let Some(line) = self.line_to_wait_in(queue) else { return Ok(vec![]) };
+        let Some(line) = self.line_to_wait_in(queue, slot.lanes.first().copied()) else { return Ok(vec![]) };
         line.poll(slot, deadline).await
     }
 
-    fn line_to_wait_in(&self, queue: QueueId) -> Option<Arc<Line>> {
+    fn line_to_wait_in(&self, queue: QueueId, lane: Option<LaneId>) -> Option<Arc<Line>> {
         let mut lines = self.lines.lock().expect("nobody panics while holding it");
         if lines.closed {
             return None;
         }
         let line = lines.by_queue.entry(queue).or_insert_with(|| {
-            let line = Arc::new(Line::new(queue, self.store.clone(), self.metrics.clone()));
+            let lane = lane.and_then(|lane| self.lanes.known_name(lane));
+            let namespace = lane.map(|lane| lane.namespace.clone()).unwrap_or_default();
+            let line = Line::new(queue, namespace, self.store.clone(), self.metrics.clone());
+            // Learnt before `turn` is called, which sees the line from here on: so one of the two closes it.
+            line.turn(self.namespaces.is_disabled(line.namespace()));
+            let line = Arc::new(line);
             tokio::spawn(line.clone().serve());
             line
         });
@@ -95,6 +107,14 @@ impl Dispatcher {
         }
     }
 
+    /// Opens or closes the lines of a namespace, as it is known to be enabled or disabled.
+    pub fn turn(&self, namespace: &str) {
+        let lines = self.lines.lock().expect("nobody panics while holding it");
+        for line in lines.by_queue.values().filter(|line| line.namespace() == namespace) {
+            line.turn(self.namespaces.is_disabled(namespace));
+        }
+    }
+
     /// Lanes somebody is waiting for.
     pub fn waited_for(&self) -> Vec<LaneId> {
         let lines: Vec<_> = {
@@ -109,7 +129,7 @@ impl Dispatcher {
 
     /// Acts on a look at the store: what another server made claimable.
     pub fn looked(&self, look: &Look) {
-        self.wake(&Woken { lanes: look.ready.clone(), later: look.later.clone() });
+        self.wake(&Woken { lanes: look.ready.clone(), later: look.later.clone(), relatives: false });
     }
 
     /// Polls that wait now.

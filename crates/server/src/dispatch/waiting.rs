@@ -45,6 +45,8 @@ pub(super) struct Waiting {
     /// When the next run becomes due, as `Line::now` counts.
     pub(super) next_due: Option<Millis>,
     pub(super) closed: bool,
+    /// The namespace is disabled.
+    pub(super) disabled: bool,
 }
 
 impl Waiting {

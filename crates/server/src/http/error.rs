@@ -7,20 +7,22 @@ use http::{HeaderValue, StatusCode, header};
 use super::answer;
 use crate::Error;
 
-/// When a full queue is worth another try, in seconds.
-const QUEUE_FULL_RETRY_SECONDS: u64 = 5;
-
 fn status(error: &Error) -> StatusCode {
     match error {
         Error::Malformed(_) => StatusCode::BAD_REQUEST,
-        Error::Invalid(_) | Error::KeyReused => StatusCode::UNPROCESSABLE_ENTITY,
+        Error::Invalid(_) | Error::InvalidField { .. } | Error::KeyReused => StatusCode::UNPROCESSABLE_ENTITY,
         Error::NoCredential => StatusCode::UNAUTHORIZED,
-        Error::BadCredential(_) | Error::Forbidden(_) => StatusCode::FORBIDDEN,
+        Error::BadCredential(_) | Error::Forbidden(_) | Error::NamespaceDisabled(_) => StatusCode::FORBIDDEN,
         Error::NotFound { .. } => StatusCode::NOT_FOUND,
         Error::LeaseLost
         | Error::Ended(_)
         | Error::Cancelling
         | Error::Conflict(_)
+        | Error::UploadIncomplete(_)
+        | Error::Diverged { .. }
+        | Error::SignalTaken { .. }
+        | Error::TooManySteps { .. }
+        | Error::InboxFull { .. }
         | Error::LastAdminKey
         | Error::WorkerOffline
         | Error::WorkerDraining
@@ -29,7 +31,7 @@ fn status(error: &Error) -> StatusCode {
         Error::QueueFull { .. } | Error::Overloaded | Error::Unavailable | Error::Stopping => {
             StatusCode::SERVICE_UNAVAILABLE
         }
-        Error::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
+        Error::TooMany { .. } | Error::NamespaceLimit { .. } => StatusCode::TOO_MANY_REQUESTS,
         Error::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
         Error::TooSlow => StatusCode::REQUEST_TIMEOUT,
         Error::DiskFull | Error::QuotaReached { .. } => StatusCode::INSUFFICIENT_STORAGE,
@@ -38,20 +40,11 @@ fn status(error: &Error) -> StatusCode {
     }
 }
 
-fn retry_after_seconds(error: &Error) -> Option<u64> {
-    match error {
-        Error::QueueFull { .. } => Some(QUEUE_FULL_RETRY_SECONDS),
-        Error::TooMany { retry_after_ms } => Some(retry_after_ms.div_ceil(1_000)),
-        Error::Overloaded | Error::Unavailable | Error::Stopping => Some(1),
-        _ => None,
-    }
-}
-
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         let mut response = answer(status(&self), &Problem { error: self.to_string(), code: self.code().into() });
-        if let Some(seconds) = retry_after_seconds(&self) {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        if let Some(ms) = self.retry_after_ms() {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(ms.div_ceil(1_000)));
         }
         if self == Error::NoCredential {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

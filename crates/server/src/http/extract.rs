@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use baton_proto::API_KEY_HEADER;
 use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
 use http_body_util::BodyExt;
@@ -29,7 +30,7 @@ impl FromRequestParts<App> for Auth {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Auth, Error> {
         let from = parts.extensions.get::<Peer>().map(|peer| peer.0.ip());
-        let result = app.keys.check(credential(parts), from).await;
+        let result = app.keys.check(credential(&parts.headers), from).await;
         if let Err(Error::BadCredential(_)) = &result {
             app.metrics.credential_refusals.inc();
         }
@@ -37,8 +38,9 @@ impl FromRequestParts<App> for Auth {
     }
 }
 
-fn credential(parts: &Parts) -> Option<&str> {
-    let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
+/// The API key that a request brings.
+pub(crate) fn credential(headers: &HeaderMap) -> Option<&str> {
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     header(API_KEY_HEADER).or_else(|| {
         let (scheme, credential) = header(AUTHORIZATION.as_str())?.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| credential.trim())

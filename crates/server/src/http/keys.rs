@@ -14,7 +14,7 @@ use super::{answer, ok};
 use crate::{App, Error, service};
 
 /// Make an API key. The key is shown this once.
-#[utoipa::path(post, path = "/api/v1/keys", tag = "keys", security(("api_key" = [])), request_body = CreateKey,
+#[utoipa::path(post, path = "/api/v1/keys", tag = "keys", security(("api_key" = ["admin"])), request_body = CreateKey,
     responses((status = 201, body = CreatedKey), (status = 422, body = Problem)))]
 pub(super) async fn create(
     State(app): State<App>,
@@ -25,7 +25,7 @@ pub(super) async fn create(
 }
 
 /// List API keys, oldest first.
-#[utoipa::path(get, path = "/api/v1/keys", tag = "keys", security(("api_key" = [])), responses((status = 200, body = Keys)))]
+#[utoipa::path(get, path = "/api/v1/keys", tag = "keys", security(("api_key" = ["admin"])), responses((status = 200, body = Keys)))]
 pub(super) async fn list(State(app): State<App>, Auth(caller): Auth) -> Result<Response, Error> {
     Ok(ok(&Keys { keys: service::keys::list(&app, &caller).await? }))
 }
@@ -39,7 +39,7 @@ pub(super) struct RevokeKey {
 }
 
 /// Revoke an API key.
-#[utoipa::path(delete, path = "/api/v1/keys/{id}", tag = "keys", security(("api_key" = [])), params(("id" = String, Path), RevokeKey),
+#[utoipa::path(delete, path = "/api/v1/keys/{id}", tag = "keys", security(("api_key" = ["admin"])), params(("id" = String, Path), RevokeKey),
     responses((status = 204), (status = 404, body = Problem),
         (status = 409, body = Problem, description = "It is the last admin key: make another first, or force it")))]
 pub(super) async fn revoke(
@@ -63,7 +63,7 @@ pub(super) struct ListAudit {
 }
 
 /// Read the audit log, newest first.
-#[utoipa::path(get, path = "/api/v1/audit", tag = "keys", security(("api_key" = [])), params(ListAudit),
+#[utoipa::path(get, path = "/api/v1/audit", tag = "keys", security(("api_key" = ["admin"])), params(ListAudit),
     responses((status = 200, body = AuditPage)))]
 pub(super) async fn audit(
     State(app): State<App>,

@@ -78,7 +78,7 @@ fn ids<T>(reports: &[(RunId, T)]) -> Vec<RunId> {
 }
 
 /// The work has begun.
-#[utoipa::path(post, path = "/api/v1/runs/{id}/start", tag = "leases", security(("api_key" = [])), params(("id" = String, Path)),
+#[utoipa::path(post, path = "/api/v1/runs/{id}/start", tag = "leases", security(("api_key" = ["worker"])), params(("id" = String, Path)),
     request_body = StartRun, responses((status = 200, body = RunState), (status = 409, body = Problem, description = "The lease is lost")))]
 pub(super) async fn start(
     State(app): State<App>,
@@ -91,7 +91,7 @@ pub(super) async fn start(
 }
 
 /// Work on several runs has begun.
-#[utoipa::path(post, path = "/api/v1/runs/start", tag = "leases", security(("api_key" = [])), request_body = Batch<StartRun>,
+#[utoipa::path(post, path = "/api/v1/runs/start", tag = "leases", security(("api_key" = ["worker"])), request_body = Batch<StartRun>,
     responses((status = 200, body = Outcomes)))]
 pub(super) async fn start_batch(
     State(app): State<App>,
@@ -104,7 +104,7 @@ pub(super) async fn start_batch(
 }
 
 /// The work is done.
-#[utoipa::path(post, path = "/api/v1/runs/{id}/complete", tag = "leases", security(("api_key" = [])), params(("id" = String, Path)),
+#[utoipa::path(post, path = "/api/v1/runs/{id}/complete", tag = "leases", security(("api_key" = ["worker"])), params(("id" = String, Path)),
     request_body = CompleteRun, responses((status = 200, body = RunState), (status = 409, body = Problem, description = "The lease is lost")))]
 pub(super) async fn complete(
     State(app): State<App>,
@@ -117,7 +117,7 @@ pub(super) async fn complete(
 }
 
 /// Several runs are done. Each is completed or refused on its own.
-#[utoipa::path(post, path = "/api/v1/runs/complete", tag = "leases", security(("api_key" = [])), request_body = Batch<CompleteRun>,
+#[utoipa::path(post, path = "/api/v1/runs/complete", tag = "leases", security(("api_key" = ["worker"])), request_body = Batch<CompleteRun>,
     responses((status = 200, body = Outcomes)))]
 pub(super) async fn complete_batch(
     State(app): State<App>,
@@ -130,7 +130,7 @@ pub(super) async fn complete_batch(
 }
 
 /// The attempt failed: the run is tried again by its policy, or ends.
-#[utoipa::path(post, path = "/api/v1/runs/{id}/fail", tag = "leases", security(("api_key" = [])), params(("id" = String, Path)),
+#[utoipa::path(post, path = "/api/v1/runs/{id}/fail", tag = "leases", security(("api_key" = ["worker"])), params(("id" = String, Path)),
     request_body = FailRun, responses((status = 200, body = RunState), (status = 409, body = Problem, description = "The lease is lost")))]
 pub(super) async fn fail(
     State(app): State<App>,
@@ -143,7 +143,7 @@ pub(super) async fn fail(
 }
 
 /// Several attempts failed.
-#[utoipa::path(post, path = "/api/v1/runs/fail", tag = "leases", security(("api_key" = [])), request_body = Batch<FailRun>,
+#[utoipa::path(post, path = "/api/v1/runs/fail", tag = "leases", security(("api_key" = ["worker"])), request_body = Batch<FailRun>,
     responses((status = 200, body = Outcomes)))]
 pub(super) async fn fail_batch(
     State(app): State<App>,
@@ -156,7 +156,7 @@ pub(super) async fn fail_batch(
 }
 
 /// The worker cannot go on: the run waits again, at the front.
-#[utoipa::path(post, path = "/api/v1/runs/{id}/give_back", tag = "leases", security(("api_key" = [])), params(("id" = String, Path)),
+#[utoipa::path(post, path = "/api/v1/runs/{id}/give_back", tag = "leases", security(("api_key" = ["worker"])), params(("id" = String, Path)),
     request_body = GiveBackRun, responses((status = 200, body = RunState), (status = 409, body = Problem, description = "The lease is lost")))]
 pub(super) async fn give_back(
     State(app): State<App>,
@@ -169,7 +169,7 @@ pub(super) async fn give_back(
 }
 
 /// The worker cannot go on with several runs.
-#[utoipa::path(post, path = "/api/v1/runs/give_back", tag = "leases", security(("api_key" = [])), request_body = Batch<GiveBackRun>,
+#[utoipa::path(post, path = "/api/v1/runs/give_back", tag = "leases", security(("api_key" = ["worker"])), request_body = Batch<GiveBackRun>,
     responses((status = 200, body = Outcomes)))]
 pub(super) async fn give_back_batch(
     State(app): State<App>,
@@ -182,7 +182,7 @@ pub(super) async fn give_back_batch(
 }
 
 /// The run waits without a worker, for a time or until a moment.
-#[utoipa::path(post, path = "/api/v1/runs/{id}/sleep", tag = "leases", security(("api_key" = [])), params(("id" = String, Path)),
+#[utoipa::path(post, path = "/api/v1/runs/{id}/sleep", tag = "leases", security(("api_key" = ["worker"])), params(("id" = String, Path)),
     request_body = SleepRun, responses((status = 200, body = RunState), (status = 409, body = Problem, description = "The lease is lost")))]
 pub(super) async fn sleep(
     State(app): State<App>,

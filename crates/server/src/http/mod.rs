@@ -5,12 +5,18 @@ mod error;
 mod extract;
 mod keys;
 mod leases;
+mod namespaces;
+mod openapi;
 mod operations;
 mod queues;
 mod runs;
+mod schedules;
+mod settings;
 mod workers;
 
 pub use extract::Peer;
+pub(crate) use extract::credential;
+pub use openapi::openapi;
 
 use std::time::Instant;
 
@@ -21,85 +27,23 @@ use axum::response::{IntoResponse, Response};
 use baton_proto::Problem;
 use http::{Method, StatusCode, header};
 use serde::Serialize;
-use utoipa::OpenApi;
-use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::bodies::Share;
 use crate::metrics::RequestLabels;
 use crate::{App, Error, grpc};
 
-#[derive(OpenApi)]
-#[openapi(
-    info(title = "Baton", description = "Hands each piece of work to exactly one worker, and takes it back when that worker falls."),
-    components(schemas(Problem)),
-    tags(
-        (name = "runs", description = "Submit and follow pieces of work"),
-        (name = "leases", description = "What the holder of a run reports"),
-        (name = "workers", description = "Register, claim, and administer workers"),
-        (name = "queues", description = "Depth, pause and limits"),
-        (name = "keys", description = "API keys and the audit log"),
-        (name = "operations", description = "Health and metrics")
-    )
-)]
-struct Document;
-
-fn documented() -> OpenApiRouter<App> {
-    OpenApiRouter::with_openapi(Document::openapi())
-        .routes(routes!(runs::submit, runs::list))
-        .routes(routes!(runs::submit_batch))
-        .routes(routes!(runs::get))
-        .routes(routes!(runs::history))
-        .routes(routes!(runs::explain))
-        .routes(routes!(runs::cancel))
-        .routes(routes!(runs::retry))
-        .routes(routes!(leases::start))
-        .routes(routes!(leases::start_batch))
-        .routes(routes!(leases::complete))
-        .routes(routes!(leases::complete_batch))
-        .routes(routes!(leases::fail))
-        .routes(routes!(leases::fail_batch))
-        .routes(routes!(leases::give_back))
-        .routes(routes!(leases::give_back_batch))
-        .routes(routes!(leases::sleep))
-        .routes(routes!(workers::register, workers::list))
-        .routes(routes!(workers::get))
-        .routes(routes!(workers::heartbeat))
-        .routes(routes!(workers::claim))
-        .routes(routes!(workers::deregister))
-        .routes(routes!(workers::drain))
-        .routes(routes!(workers::force_offline))
-        .routes(routes!(queues::list))
-        .routes(routes!(queues::get, queues::limit))
-        .routes(routes!(queues::pause))
-        .routes(routes!(queues::resume))
-        .routes(routes!(keys::create, keys::list))
-        .routes(routes!(keys::revoke))
-        .routes(routes!(keys::audit))
-        .routes(routes!(operations::healthz))
-        .routes(routes!(operations::readyz))
-        .routes(routes!(operations::metrics))
-}
-
-/// The document behind `/openapi.json`.
-pub fn openapi() -> utoipa::openapi::OpenApi {
-    let (_, mut document) = documented().split_for_parts();
-    let key = SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::new("X-API-Key")));
-    document.components.get_or_insert_default().add_security_scheme("api_key", key);
-    document
-}
+/// Heartbeats of the native API gather, and may wait for news.
+const HEARTBEAT: &str = "/api/v1/workers/{id}/heartbeat";
 
 /// All routes of the HTTP face.
 pub fn router(app: App) -> Router {
-    let document = serde_json::to_vec(&openapi()).expect("the document is plain data");
-    let (router, _) = documented().split_for_parts();
+    let (router, document) = openapi::documented();
+    let document = serde_json::to_vec(&document).expect("the document is plain data");
     router
         .route(
             "/openapi.json",
             axum::routing::get(move || async move { bytes_of_json(StatusCode::OK, document.clone()) }),
         )
-        .merge(builds::routes())
         .fallback(no_route)
         .method_not_allowed_fallback(|| async {
             let problem = Problem {
@@ -124,7 +68,9 @@ async fn count(State(app): State<App>, path: Option<MatchedPath>, mut request: R
     let begun = Instant::now();
     let method = method_label(request.method());
     let route = path.as_ref().map_or("none", MatchedPath::as_str).to_owned();
-    let waits = route.ends_with("/claim") || request.uri().query().is_some_and(|query| query.contains("wait_ms"));
+    let waits = route.ends_with("/claim")
+        || route == HEARTBEAT
+        || request.uri().query().is_some_and(|query| query.contains("wait_ms"));
     // A claim's caller has to be there to take the runs. Every other change is carried to its end even when its caller hangs
     // up: what was committed must still wake those who wait for it, and be written down.
     let changes = request.method() != http::Method::GET && !route.ends_with("/claim");

@@ -19,13 +19,13 @@ pub(super) struct InNamespace {
 }
 
 impl InNamespace {
-    fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         self.namespace.as_deref().unwrap_or(NAMESPACE_DEFAULT)
     }
 }
 
 /// List queues with their depths and settings.
-#[utoipa::path(get, path = "/api/v1/queues", tag = "queues", security(("api_key" = [])), params(InNamespace),
+#[utoipa::path(get, path = "/api/v1/queues", tag = "queues", security(("api_key" = ["read"])), params(InNamespace),
     responses((status = 200, body = Queues)))]
 pub(super) async fn list(
     State(app): State<App>,
@@ -37,7 +37,7 @@ pub(super) async fn list(
 }
 
 /// Get one queue.
-#[utoipa::path(get, path = "/api/v1/queues/{name}", tag = "queues", security(("api_key" = [])), params(("name" = String, Path), InNamespace),
+#[utoipa::path(get, path = "/api/v1/queues/{name}", tag = "queues", security(("api_key" = ["read"])), params(("name" = String, Path), InNamespace),
     responses((status = 200, body = QueueView), (status = 404, body = Problem)))]
 pub(super) async fn get(
     State(app): State<App>,
@@ -49,7 +49,7 @@ pub(super) async fn get(
 }
 
 /// Change a queue's limits. A queue that does not exist yet is made, so that they hold from its first run on.
-#[utoipa::path(patch, path = "/api/v1/queues/{name}", tag = "queues", security(("api_key" = [])), params(("name" = String, Path), InNamespace),
+#[utoipa::path(patch, path = "/api/v1/queues/{name}", tag = "queues", security(("api_key" = ["admin"])), params(("name" = String, Path), InNamespace),
     request_body = QueueLimits, responses((status = 200, body = QueueView), (status = 422, body = Problem)))]
 pub(super) async fn limit(
     State(app): State<App>,
@@ -63,7 +63,7 @@ pub(super) async fn limit(
 
 /// Stop a queue from handing out runs; what is held goes on. A queue that does not exist yet is made, so that it is paused
 /// before its first run.
-#[utoipa::path(post, path = "/api/v1/queues/{name}/pause", tag = "queues", security(("api_key" = [])), params(("name" = String, Path), InNamespace),
+#[utoipa::path(post, path = "/api/v1/queues/{name}/pause", tag = "queues", security(("api_key" = ["admin"])), params(("name" = String, Path), InNamespace),
     request_body = PauseQueue, responses((status = 200, body = QueueView)))]
 pub(super) async fn pause(
     State(app): State<App>,
@@ -76,7 +76,7 @@ pub(super) async fn pause(
 }
 
 /// Let a queue hand out runs again.
-#[utoipa::path(post, path = "/api/v1/queues/{name}/resume", tag = "queues", security(("api_key" = [])), params(("name" = String, Path), InNamespace),
+#[utoipa::path(post, path = "/api/v1/queues/{name}/resume", tag = "queues", security(("api_key" = ["admin"])), params(("name" = String, Path), InNamespace),
     responses((status = 200, body = QueueView)))]
 pub(super) async fn resume(
     State(app): State<App>,

@@ -60,7 +60,7 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Error> {
 }
 
 /// Submit a run.
-#[utoipa::path(post, path = "/api/v1/runs", tag = "runs", security(("api_key" = [])), request_body = SubmitRun,
+#[utoipa::path(post, path = "/api/v1/runs", tag = "runs", security(("api_key" = ["submit"])), request_body = SubmitRun,
     params(("Idempotency-Key" = Option<String>, Header, description = "The same key with the same body gives the same run")),
     responses((status = 201, body = SubmittedRun), (status = 200, body = SubmittedRun, description = "Submitted before with the same key"),
         (status = 422, body = baton_proto::Problem), (status = 503, body = baton_proto::Problem, description = "The queue is full")))]
@@ -80,7 +80,7 @@ pub(super) async fn submit(
 }
 
 /// Submit up to 10,000 runs: all of them, or none.
-#[utoipa::path(post, path = "/api/v1/runs/batch", tag = "runs", security(("api_key" = [])), request_body = SubmitBatch,
+#[utoipa::path(post, path = "/api/v1/runs/batch", tag = "runs", security(("api_key" = ["submit"])), request_body = SubmitBatch,
     responses((status = 201, body = SubmittedBatch), (status = 422, body = baton_proto::Problem)))]
 pub(super) async fn submit_batch(
     State(app): State<App>,
@@ -128,7 +128,7 @@ pub(super) struct ListRuns {
 }
 
 /// List runs, newest first.
-#[utoipa::path(get, path = "/api/v1/runs", tag = "runs", security(("api_key" = [])), params(ListRuns),
+#[utoipa::path(get, path = "/api/v1/runs", tag = "runs", security(("api_key" = ["read"])), params(ListRuns),
     responses((status = 200, body = RunPage)))]
 pub(super) async fn list(
     State(app): State<App>,
@@ -163,7 +163,7 @@ pub(super) struct GetRun {
 }
 
 /// Get one run.
-#[utoipa::path(get, path = "/api/v1/runs/{id}", tag = "runs", security(("api_key" = [])), params(("id" = String, Path), GetRun),
+#[utoipa::path(get, path = "/api/v1/runs/{id}", tag = "runs", security(("api_key" = ["read"])), params(("id" = String, Path), GetRun),
     responses((status = 200, body = RunView), (status = 404, body = baton_proto::Problem)))]
 pub(super) async fn get(
     State(app): State<App>,
@@ -179,7 +179,7 @@ pub(super) async fn get(
 }
 
 /// What happened to a run, oldest first.
-#[utoipa::path(get, path = "/api/v1/runs/{id}/history", tag = "runs", security(("api_key" = [])), params(("id" = String, Path)),
+#[utoipa::path(get, path = "/api/v1/runs/{id}/history", tag = "runs", security(("api_key" = ["read"])), params(("id" = String, Path)),
     responses((status = 200, body = History), (status = 404, body = baton_proto::Problem)))]
 pub(super) async fn history(
     State(app): State<App>,
@@ -191,7 +191,7 @@ pub(super) async fn history(
 }
 
 /// Why a run is not running yet, or who holds it.
-#[utoipa::path(get, path = "/api/v1/runs/{id}/explain", tag = "runs", security(("api_key" = [])), params(("id" = String, Path)),
+#[utoipa::path(get, path = "/api/v1/runs/{id}/explain", tag = "runs", security(("api_key" = ["read"])), params(("id" = String, Path)),
     responses((status = 200, body = Explanation), (status = 404, body = baton_proto::Problem)))]
 pub(super) async fn explain(
     State(app): State<App>,
@@ -202,7 +202,7 @@ pub(super) async fn explain(
 }
 
 /// Cancel a run: at once when nobody holds it, otherwise its worker is told and has a grace time.
-#[utoipa::path(post, path = "/api/v1/runs/{id}/cancel", tag = "runs", security(("api_key" = [])), params(("id" = String, Path)),
+#[utoipa::path(post, path = "/api/v1/runs/{id}/cancel", tag = "runs", security(("api_key" = ["submit"])), params(("id" = String, Path)),
     responses((status = 200, body = RunState), (status = 409, body = baton_proto::Problem, description = "It has ended otherwise")))]
 pub(super) async fn cancel(
     State(app): State<App>,
@@ -214,7 +214,7 @@ pub(super) async fn cancel(
 }
 
 /// Submit a run that has ended again, as a new run.
-#[utoipa::path(post, path = "/api/v1/runs/{id}/retry", tag = "runs", security(("api_key" = [])), params(("id" = String, Path)),
+#[utoipa::path(post, path = "/api/v1/runs/{id}/retry", tag = "runs", security(("api_key" = ["submit"])), params(("id" = String, Path)),
     responses((status = 201, body = SubmittedRun), (status = 422, body = baton_proto::Problem, description = "It has not ended")))]
 pub(super) async fn retry(
     State(app): State<App>,

@@ -18,7 +18,7 @@ use crate::service::{self, worker_id};
 use crate::{App, Error};
 
 /// Register a worker. Every start is a new one.
-#[utoipa::path(post, path = "/api/v1/workers", tag = "workers", security(("api_key" = [])), request_body = RegisterWorker,
+#[utoipa::path(post, path = "/api/v1/workers", tag = "workers", security(("api_key" = ["worker"])), request_body = RegisterWorker,
     responses((status = 201, body = RegisteredWorker), (status = 422, body = Problem)))]
 pub(super) async fn register(
     State(app): State<App>,
@@ -47,7 +47,7 @@ pub(super) struct ListWorkers {
 }
 
 /// List workers, newest first.
-#[utoipa::path(get, path = "/api/v1/workers", tag = "workers", security(("api_key" = [])), params(ListWorkers),
+#[utoipa::path(get, path = "/api/v1/workers", tag = "workers", security(("api_key" = ["read"])), params(ListWorkers),
     responses((status = 200, body = WorkerPage)))]
 pub(super) async fn list(
     State(app): State<App>,
@@ -67,14 +67,14 @@ pub(super) async fn list(
 }
 
 /// Get one worker.
-#[utoipa::path(get, path = "/api/v1/workers/{id}", tag = "workers", security(("api_key" = [])), params(("id" = String, Path)),
+#[utoipa::path(get, path = "/api/v1/workers/{id}", tag = "workers", security(("api_key" = ["read"])), params(("id" = String, Path)),
     responses((status = 200, body = WorkerView), (status = 404, body = Problem)))]
 pub(super) async fn get(State(app): State<App>, Auth(caller): Auth, Path(id): Path<String>) -> Result<Response, Error> {
     Ok(ok(&service::workers::get(&app, &caller, worker_id(&id)?).await?))
 }
 
 /// A sign of life: renews all leases of the worker.
-#[utoipa::path(post, path = "/api/v1/workers/{id}/heartbeat", tag = "workers", security(("api_key" = [])), params(("id" = String, Path)),
+#[utoipa::path(post, path = "/api/v1/workers/{id}/heartbeat", tag = "workers", security(("api_key" = ["worker"])), params(("id" = String, Path)),
     request_body = Heartbeat, responses((status = 200, body = HeartbeatAnswer),
         (status = 409, body = Problem, description = "The worker is offline: register again")))]
 pub(super) async fn heartbeat(
@@ -87,7 +87,7 @@ pub(super) async fn heartbeat(
 }
 
 /// Ask for work, and wait for it.
-#[utoipa::path(post, path = "/api/v1/workers/{id}/claim", tag = "workers", security(("api_key" = [])), params(("id" = String, Path)),
+#[utoipa::path(post, path = "/api/v1/workers/{id}/claim", tag = "workers", security(("api_key" = ["worker"])), params(("id" = String, Path)),
     request_body = Claim, responses((status = 200, body = ClaimedRuns),
         (status = 409, body = Problem, description = "The worker is offline, draining, full or unfit")))]
 pub(super) async fn claim(
@@ -101,7 +101,7 @@ pub(super) async fn claim(
 }
 
 /// The worker goes away and gives back what it holds.
-#[utoipa::path(post, path = "/api/v1/workers/{id}/deregister", tag = "workers", security(("api_key" = [])), params(("id" = String, Path)),
+#[utoipa::path(post, path = "/api/v1/workers/{id}/deregister", tag = "workers", security(("api_key" = ["worker"])), params(("id" = String, Path)),
     responses((status = 200, body = Deregistered), (status = 404, body = Problem)))]
 pub(super) async fn deregister(
     State(app): State<App>,
@@ -113,7 +113,7 @@ pub(super) async fn deregister(
 }
 
 /// Tell a worker to take no new work.
-#[utoipa::path(post, path = "/api/v1/workers/{id}/drain", tag = "workers", security(("api_key" = [])), params(("id" = String, Path)),
+#[utoipa::path(post, path = "/api/v1/workers/{id}/drain", tag = "workers", security(("api_key" = ["admin"])), params(("id" = String, Path)),
     responses((status = 200, body = WorkerView), (status = 409, body = Problem, description = "It is offline")))]
 pub(super) async fn drain(
     State(app): State<App>,
@@ -124,7 +124,7 @@ pub(super) async fn drain(
 }
 
 /// Take everything from a worker, at once.
-#[utoipa::path(post, path = "/api/v1/workers/{id}/offline", tag = "workers", security(("api_key" = [])), params(("id" = String, Path)),
+#[utoipa::path(post, path = "/api/v1/workers/{id}/offline", tag = "workers", security(("api_key" = ["admin"])), params(("id" = String, Path)),
     responses((status = 200, body = Deregistered), (status = 404, body = Problem)))]
 pub(super) async fn force_offline(
     State(app): State<App>,

@@ -6,12 +6,10 @@ use baton_core::Millis;
 
 use crate::artifacts::StorageError;
 use crate::service::builds::files;
-use crate::{App, Error};
+use crate::{App, Error, crash};
 
 /// Files removed in one pass.
 const FILES_MAX: usize = 200;
-/// Drafts that nobody has written to for this long were left by a server that ended badly.
-const DRAFT_AGE: Duration = Duration::from_secs(24 * 3_600);
 /// Builds that are told of in one pass.
 const STUCK_MAX: usize = 20;
 
@@ -19,8 +17,11 @@ const STUCK_MAX: usize = 20;
 pub(crate) async fn collect(app: &App) -> Result<String, Error> {
     let mut removed = 0;
     loop {
-        let orphans = app.store.orphans(files::UNUSED_MS, FILES_MAX).await?;
+        let orphans = app.store.orphans(app.settings.collect_age_ms as Millis, FILES_MAX).await?;
         let count = orphans.len();
+        if count > 0 {
+            crash::point("collect.doomed");
+        }
         let mut gone = Vec::with_capacity(count);
         for file in orphans {
             match app.storage.delete(&files::path_of(file.id, file.kind)).await {
@@ -28,7 +29,11 @@ pub(crate) async fn collect(app: &App) -> Result<String, Error> {
                 Err(error) => tracing::warn!(%error, file = %file.id, "a file could not be removed; it is tried again"),
             }
         }
-        app.store.forget_artifacts(&gone).await?;
+        if !gone.is_empty() {
+            crash::point("collect.deleted");
+            app.store.forget_artifacts(&gone).await?;
+            crash::point("collect.forgotten");
+        }
         removed += gone.len();
         if count < FILES_MAX || gone.is_empty() {
             break;
@@ -40,7 +45,8 @@ pub(crate) async fn collect(app: &App) -> Result<String, Error> {
 /// Removes drafts and uploads that nobody goes on with, and what the cache has not used for the longest. Reads the storage's
 /// directory, so it is not done often.
 pub(crate) async fn sweep(app: &App) -> Result<String, Error> {
-    let drafts = app.storage.sweep(DRAFT_AGE).await?;
+    let drafts = app.storage.sweep(Duration::from_millis(app.settings.draft_age_ms)).await?;
+    crash::point("sweep.drafts");
     let now = app.store.now().await?;
     let uploads = app.uploads.sweep(now).await.map_err(|error| {
         tracing::warn!(%error, "uploads that have expired could not be removed");
@@ -52,7 +58,7 @@ pub(crate) async fn sweep(app: &App) -> Result<String, Error> {
 
 /// Says which builds have been silent for long. Nothing is done to them: their builders live, or the reaper would know.
 pub(super) async fn look_for_stuck(app: &App) -> Result<String, Error> {
-    let stuck = app.store.stuck_builds(app.settings.build_stuck_ms as Millis, STUCK_MAX).await?;
+    let stuck = app.store.stuck_builds(app.current().build_stuck_ms as Millis, STUCK_MAX).await?;
     for run in &stuck {
         tracing::warn!(build = %run, "a build has been silent for long");
     }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use baton_store::Hints;
 use tokio_util::sync::CancellationToken;
 
 use crate::{App, Error};
@@ -22,6 +23,26 @@ pub(super) async fn pass(app: &App) -> Result<String, Error> {
     Ok(format!("{} of {} lanes have work", look.ready.len(), lanes.len()))
 }
 
+/// Takes over settings that another server changed.
+pub(super) async fn settings(app: &App) -> Result<String, Error> {
+    if !app.store.is_shared() {
+        return Ok("nobody else uses this store".into());
+    }
+    Ok(match app.refresh_settings().await? {
+        true => "settings were changed",
+        false => "as they were",
+    }
+    .into())
+}
+
+/// Takes over namespaces that another server changed.
+pub(super) async fn namespaces(app: &App) -> Result<String, Error> {
+    if !app.store.is_shared() {
+        return Ok("nobody else uses this store".into());
+    }
+    Ok(format!("{} were enabled or disabled", app.refresh_namespaces().await?))
+}
+
 /// Wakes polls when another server says that it has work for them.
 pub(super) async fn listen(app: App, stop: CancellationToken) {
     loop {
@@ -30,18 +51,26 @@ pub(super) async fn listen(app: App, stop: CancellationToken) {
             heard = app.store.listen() => heard,
         };
         match heard {
-            Ok(lanes) if lanes.is_empty() => {
+            Ok(hints) if hints.is_empty() => {
+                app.inboxes.missed();
+                let _ = app.refresh_namespaces().await;
                 let look = pass(&app).await;
                 tracing::debug!(?look, "some hints may have been missed");
             }
-            Ok(lanes) => {
+            Ok(Hints { lanes, workers, runs, namespaces }) => {
+                if namespaces {
+                    // They are also looked at now and then.
+                    let _ = app.refresh_namespaces().await;
+                }
+                runs.into_iter().for_each(|run| app.inboxes.news(run));
+                workers.into_iter().for_each(|worker| app.workers.tell(worker));
                 for lane in &lanes {
                     // A lane made by another server since: its name is read when its runs are handed out.
                     if app.lanes.queue_of(*lane).is_none() {
                         let _ = app.lanes.name(*lane).await;
                     }
                 }
-                app.dispatcher.wake(&baton_store::Woken { lanes, later: vec![] });
+                app.dispatcher.wake(&baton_store::Woken { lanes, later: vec![], relatives: false });
             }
             Err(error) => {
                 tracing::debug!(%error, "cannot listen for other servers now");

@@ -2,9 +2,11 @@
 //! jitter, timeouts, panics and metrics belong to the driver.
 
 mod collector;
+mod families;
 mod looker;
 mod reaper;
 mod retention;
+mod scheduler;
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -18,27 +20,56 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use collector::{collect, sweep};
+pub(crate) use families::end_overdue;
 
+use crate::bell::Bell;
 use crate::metrics::LoopLabels;
-use crate::{App, Error};
+use crate::{App, Error, Settings};
 
 type Pass = for<'a> fn(&'a App) -> Pin<Box<dyn Future<Output = Result<String, Error>> + Send + 'a>>;
 
 /// A loop: its name, how often it passes, and what it does.
 struct Loop {
     name: &'static str,
-    every_ms: Millis,
+    every_ms: fn(&Settings) -> Millis,
     pass: Pass,
+    /// What makes it pass before its time.
+    bell: Option<fn(&App) -> &Bell>,
 }
 
-const LOOPS: [Loop; 7] = [
-    Loop { name: "reaper", every_ms: 500, pass: |app| Box::pin(reaper::pass(app)) },
-    Loop { name: "unblocker", every_ms: 1_000, pass: |app| Box::pin(reaper::unblock(app)) },
-    Loop { name: "looker", every_ms: 1_000, pass: |app| Box::pin(looker::pass(app)) },
-    Loop { name: "retention", every_ms: 60_000, pass: |app| Box::pin(retention::pass(app)) },
-    Loop { name: "collector", every_ms: 60_000, pass: |app| Box::pin(collector::collect(app)) },
-    Loop { name: "sweeper", every_ms: 600_000, pass: |app| Box::pin(collector::sweep(app)) },
-    Loop { name: "stuck builds", every_ms: 60_000, pass: |app| Box::pin(collector::look_for_stuck(app)) },
+/// A loop that passes in its own time only.
+const fn timed(name: &'static str, every_ms: fn(&Settings) -> Millis, pass: Pass) -> Loop {
+    Loop { name, every_ms, pass, bell: None }
+}
+
+const LOOPS: [Loop; 12] = [
+    timed("reaper", |_| 500, |app| Box::pin(reaper::pass(app))),
+    timed("unblocker", |_| 1_000, |app| Box::pin(reaper::unblock(app))),
+    timed("looker", |_| 1_000, |app| Box::pin(looker::pass(app))),
+    timed("settings", |_| 2_000, |app| Box::pin(looker::settings(app))),
+    timed("namespaces", |_| 2_000, |app| Box::pin(looker::namespaces(app))),
+    timed("retention", |_| 60_000, |app| Box::pin(retention::pass(app))),
+    timed("collector", |settings| settings.collect_every_ms as Millis, |app| Box::pin(collector::collect(app))),
+    timed("sweeper", |settings| settings.collect_every_ms as Millis * 10, |app| Box::pin(collector::sweep(app))),
+    timed("stuck builds", |_| 60_000, |app| Box::pin(collector::look_for_stuck(app))),
+    Loop {
+        name: "families",
+        every_ms: |_| 5_000,
+        pass: |app| Box::pin(families::deliver(app)),
+        bell: Some(|app| &app.ends),
+    },
+    Loop {
+        name: "scheduler",
+        every_ms: |settings| settings.schedule_every_ms as Millis,
+        pass: |app| Box::pin(scheduler::pass(app)),
+        bell: Some(|app| &app.schedules),
+    },
+    Loop {
+        name: "deadlines",
+        every_ms: |_| 1_000,
+        pass: |app| Box::pin(families::end_overdue(app)),
+        bell: Some(|app| &app.deadlines),
+    },
 ];
 
 /// Longest time a pass may take before it is given up and begun anew.
@@ -83,10 +114,18 @@ pub fn start(app: &App, stop: &CancellationToken) {
 async fn drive(app: App, entry: &'static Loop, stop: CancellationToken) {
     loop {
         // Up to a tenth of jitter, so that several servers do not pass in step.
-        let jitter = (app.entropy.die() * entry.every_ms as f64 / 10.0) as Millis;
+        let every_ms = (entry.every_ms)(&app.settings);
+        let jitter = (app.entropy.die() * every_ms as f64 / 10.0) as Millis;
+        let rung = async {
+            match entry.bell {
+                Some(bell) => bell(&app).rung().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             () = stop.cancelled() => return,
-            () = app.store.clock().sleep(entry.every_ms - jitter) => {}
+            () = app.store.clock().sleep(every_ms - jitter) => {}
+            () = rung => {}
         }
         one_pass(&app, entry.name, entry.pass).await;
     }

@@ -19,11 +19,8 @@ pub(super) async fn pass(app: &App) -> Result<String, Error> {
 }
 
 async fn reap(app: &App) -> Result<String, Error> {
-    // A shorter freeze cannot cost a live worker its lease.
-    app.hearing.passes((app.settings.lease_ttl_ms - app.settings.heartbeat_interval_ms) / 2);
-    // While nobody could be heard (this server has just started, or its store was out of reach) silence proves nothing.
-    // So nobody is declared lost before every live worker has had the time for a heartbeat.
-    let lost = match app.hearing.since(app.settings.heartbeat_interval_ms + 1_000) {
+    let settings = app.current();
+    let lost = match app.hearing.is_sure(&settings) {
         true => app.store.lose_workers(0, REAP_MAX).await?,
         false => vec![],
     };
@@ -41,7 +38,17 @@ async fn reap(app: &App) -> Result<String, Error> {
         for run in expired.runs.iter().filter(|run| run.end != LeaseEnd::Lost) {
             tracing::info!(run = %run.run, epoch = %run.epoch, end = run.end.as_str(), "a run was taken back");
         }
-        app.after().wake(&expired.woken);
+        let after = app.after();
+        after.wake(&expired.woken);
+        // Those that live and have lost a run hear of it at once. Of those that fell silent nobody listens.
+        let mut losers: Vec<_> =
+            expired.runs.iter().filter(|run| run.end != LeaseEnd::Lost).filter_map(|run| run.worker).collect();
+        losers.sort_unstable();
+        losers.dedup();
+        losers.into_iter().for_each(|worker| after.tell(worker));
+        if expired.runs.iter().any(|run| run.state.is_ended()) {
+            app.ends.ring();
+        }
         app.watchers.ended(expired.runs.iter().filter(|run| run.state.is_ended()).map(|run| run.run));
         if !expired.more {
             break;

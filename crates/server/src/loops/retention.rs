@@ -13,8 +13,9 @@ const ROUNDS_MAX: usize = 200;
 /// One pass.
 pub(super) async fn pass(app: &App) -> Result<String, Error> {
     let ms = |setting: u64| Millis::try_from(setting).unwrap_or(Millis::MAX);
-    let (runs_ms, workers_ms) = (ms(app.settings.retention_runs_ms), ms(app.settings.retention_workers_ms));
-    let audit_ms = ms(app.settings.retention_audit_ms);
+    let settings = app.current();
+    let (runs_ms, workers_ms) = (ms(settings.retention_runs_ms), ms(settings.retention_workers_ms));
+    let audit_ms = ms(settings.retention_audit_ms);
     let mut all = Retained::default();
     for _ in 0..ROUNDS_MAX {
         let gone = app.store.retain(runs_ms, workers_ms, audit_ms, DELETE_MAX).await?;
@@ -24,5 +25,14 @@ pub(super) async fn pass(app: &App) -> Result<String, Error> {
             break;
         }
     }
-    Ok(format!("{} runs, {} workers, {} audit lines deleted", all.runs, all.workers, all.audit))
+    let mut fires = 0;
+    for _ in 0..ROUNDS_MAX {
+        let gone = app.store.forget_fires(runs_ms, DELETE_MAX).await?;
+        fires += gone;
+        if gone < DELETE_MAX as u64 {
+            break;
+        }
+    }
+    let Retained { runs, workers, audit } = all;
+    Ok(format!("{runs} runs, {workers} workers, {audit} audit lines, {fires} fires of schedules deleted"))
 }

@@ -12,10 +12,23 @@ pub async fn one(app: &App, caller: &Caller, run: RunId) -> Result<Outcome, Erro
     visible(app, caller, Scope::Submit, run).await?;
     app.metrics.cancel.calls.inc();
     app.metrics.cancel.runs.inc();
-    let changes = app.store.cancel(vec![run], app.settings.cancel_grace_ms as Millis).await?;
+    let changes = app.store.cancel(vec![run], app.current().cancel_grace_ms as Millis).await?;
     app.after().changed([run].into_iter(), &changes);
     let mut outcome = settle(app, run, changes.verdicts[0]).await?;
     // Asked for before, and its worker has not stopped yet: the answer is the one it was then.
     outcome.cancelling = !outcome.state.is_ended();
+    tell_holder(app, run, outcome).await?;
     Ok(outcome)
+}
+
+/// Wakes the heartbeat of the worker that holds a run which somebody wants stopped, wherever it waits. Without it, the worker would hear of it
+/// with its next one.
+pub(crate) async fn tell_holder(app: &App, run: RunId, outcome: Outcome) -> Result<(), Error> {
+    if outcome.state.is_ended() {
+        return Ok(());
+    }
+    if let Some(worker) = app.store.run(run).await?.and_then(|record| record.worker) {
+        app.after().tell(worker);
+    }
+    Ok(())
 }

@@ -15,21 +15,52 @@ use crate::{App, Error};
 
 /// Waits for work for this worker; no runs when the wait was over first.
 pub async fn many(app: &App, caller: &Caller, worker: WorkerId, claim: Claim) -> Result<Vec<ClaimedRun>, Error> {
+    let claimed = claimed(app, caller, worker, &claim).await?;
+    named(app, claimed).await
+}
+
+/// As [`many`], and whether an earlier claim gave them already.
+pub(crate) async fn many_or_again(
+    app: &App,
+    caller: &Caller,
+    worker: WorkerId,
+    claim: Claim,
+) -> Result<(Vec<ClaimedRun>, bool), Error> {
+    let (claimed, again) = claimed_or_again(app, caller, worker, &claim).await?;
+    Ok((named(app, claimed).await?, again))
+}
+
+/// As [`many`], in the store's words.
+pub(crate) async fn claimed(
+    app: &App,
+    caller: &Caller,
+    worker: WorkerId,
+    claim: &Claim,
+) -> Result<Vec<Claimed>, Error> {
+    claimed_or_again(app, caller, worker, claim).await.map(|(claimed, _)| claimed)
+}
+
+async fn claimed_or_again(
+    app: &App,
+    caller: &Caller,
+    worker: WorkerId,
+    claim: &Claim,
+) -> Result<(Vec<Claimed>, bool), Error> {
     let deadline = Instant::now() + Duration::from_millis(claim.wait_ms.unwrap_or(0).min(CLAIM_WAIT_MS_MAX));
     caller.has(Scope::Worker)?;
     let known = app.workers.get(worker).await?.ok_or_else(|| Error::no_worker(worker))?;
-    caller.may(Scope::Worker, &known.namespace)?;
+    caller.may_act_for(worker, known.key_id.as_deref(), &known.namespace)?;
     if claim.start && claim.claim_no.is_none() {
         return Err(Error::Invalid(
             "start needs claim_no: without it nobody could ask again for runs whose answer was lost".into(),
         ));
     }
-    let (queue, kinds) = wanted(&known, &claim)?;
+    let (queue, kinds) = wanted(&known, claim)?;
     check_status(app, &known).await?;
     let claim_no = claim.claim_no.map(|number| i64::try_from(number).unwrap_or(i64::MAX));
     let again = repeated(app, &known, claim_no).await?;
     if !again.is_empty() {
-        return named(app, again).await;
+        return Ok((again, true));
     }
     let names = kinds.iter().map(|kind| LaneName {
         namespace: known.namespace.clone(),
@@ -68,7 +99,7 @@ pub async fn many(app: &App, caller: &Caller, worker: WorkerId, claim: Claim) ->
     if claim_no.is_none() && !claim.start && !claimed.is_empty() {
         known.may_hold_unstarted.store(true, Ordering::Relaxed);
     }
-    named(app, claimed).await
+    Ok((claimed, false))
 }
 
 /// A poll whose caller may go away in the very moment of its answer. Then the worker holds runs it does not know of, and its next
@@ -102,10 +133,10 @@ fn wanted<'a>(known: &'a KnownWorker, claim: &'a Claim) -> Result<(&'a str, &'a 
 /// Refuses a worker that is not online. One that was heard of lately needs no query; for the others, asking for work is
 /// the sign of life. (Waiting for it is not: the connection of a process that hangs stays open.)
 pub(crate) async fn check_status(app: &App, known: &KnownWorker) -> Result<(), Error> {
-    let recent = Duration::from_millis(app.settings.heartbeat_interval_ms * 3 / 2);
+    let recent = Duration::from_millis(app.current().heartbeat_interval_ms * 3 / 2);
     let status = match known.status_within(recent) {
         Some(status) => status,
-        None => super::renew::sign_of_life(app, known).await?,
+        None => super::renew::sign_of_life(app, known, None).await?,
     };
     match status {
         WorkerStatus::Online => Ok(()),

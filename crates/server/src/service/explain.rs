@@ -86,7 +86,11 @@ async fn waiting(app: &App, record: RunRecord) -> Result<Explanation, Error> {
         (Some(key), true) => Some(app.store.key_held(queue.id, key).await?),
         _ => None,
     };
-    let reasons = reasons(&record, &queue, &lane.kind, &workers, held_of_key, position, now);
+    let mut reasons = reasons(&record, &queue, &lane.kind, &workers, held_of_key, position, now);
+    if app.namespaces.is_disabled(&lane.namespace) {
+        let message = format!("The namespace {} is disabled: nothing of it is handed out.", lane.namespace);
+        reasons.insert(0, WaitReason { code: "namespace_disabled".into(), message });
+    }
     let summary = reasons.first().map_or_else(
         || "Nothing keeps it: a worker should take it at any moment.".to_owned(),
         |reason| reason.message.clone(),

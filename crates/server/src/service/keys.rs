@@ -71,7 +71,8 @@ pub async fn list(app: &App, caller: &Caller) -> Result<Vec<KeyView>, Error> {
         .collect())
 }
 
-/// Revokes a key: at once on this server, within seconds on others. The last admin key only goes when `force` says so.
+/// Revokes a key: at once on this server, within seconds on others. Its workers go offline. The last admin key only
+/// goes when `force` says so.
 pub async fn revoke(app: &App, caller: &Caller, id: &str, force: bool) -> Result<(), Error> {
     caller.has(Scope::Admin)?;
     let keys = app.store.keys().await?;
@@ -84,6 +85,7 @@ pub async fn revoke(app: &App, caller: &Caller, id: &str, force: bool) -> Result
     }
     app.store.revoke_key(id).await?;
     app.keys.forget();
+    super::workers::key_revoked(app, id, known.namespace.as_deref()).await?;
     audit::act(app, caller, "key.revoke", id, &known.name, known.namespace.as_deref()).await
 }
 

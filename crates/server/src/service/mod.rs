@@ -9,28 +9,36 @@ pub mod explain;
 pub mod fail;
 pub mod give_back;
 pub mod keys;
+pub mod namespaces;
 pub mod news;
 pub mod queues;
 pub mod read;
 pub mod register;
 pub mod renew;
 pub mod retry;
+pub mod schedules;
+pub mod settings;
 pub mod sleep;
 pub mod start;
 pub mod submit;
 pub mod workers;
+pub mod workflows;
 
 use std::sync::Arc;
 
 use baton_core::token;
 use baton_core::{RunId, State, WorkerId};
-use baton_store::{Changes, LaneId, LeaseRef, RunRecord, Scope, Verdict, Woken};
+use baton_store::{Changes, LeaseRef, RunRecord, Scope, Verdict, Woken};
 use tokio::sync::mpsc;
 
+use self::news::News;
 use crate::auth::Caller;
+use crate::bell::Bell;
 use crate::dispatch::Dispatcher;
 use crate::error::refused;
+use crate::inboxes::Inboxes;
 use crate::watch::Watchers;
+use crate::workers::Workers;
 use crate::{App, Error};
 
 /// Longest name of a namespace, queue, type, key or worker, in bytes.
@@ -43,7 +51,10 @@ pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 pub struct After {
     pub(crate) dispatcher: Arc<Dispatcher>,
     pub(crate) watchers: Arc<Watchers>,
-    pub(crate) news: mpsc::Sender<LaneId>,
+    pub(crate) workers: Arc<Workers>,
+    pub(crate) news: mpsc::Sender<News>,
+    pub(crate) inboxes: Arc<Inboxes>,
+    pub(crate) ends: Arc<Bell>,
 }
 
 impl After {
@@ -53,14 +64,32 @@ impl After {
         let later = woken.later.iter().map(|(lane, _)| lane);
         for lane in woken.lanes.iter().chain(later) {
             // Only a hint: when the channel is full, the other servers find the work with their next look.
-            let _ = self.news.try_send(*lane);
+            let _ = self.news.try_send(News::Lane(*lane));
         }
     }
 
-    /// Tells those who wait for a run that it has ended.
+    /// There is news for this worker: wakes its heartbeat that waits, here or on another server.
+    pub fn tell(&self, worker: WorkerId) {
+        self.workers.tell(worker);
+        // Only a hint: when the channel is full, the worker hears of it with its next heartbeat.
+        let _ = self.news.try_send(News::Worker(worker));
+    }
+
+    /// There is news of this run: tells whoever holds it, here or on another server.
+    pub fn messages(&self, run: RunId) {
+        self.inboxes.news(run);
+        // Only a hint: when the channel is full, the worker hears of it when it suspends the run.
+        let _ = self.news.try_send(News::Run(run));
+    }
+
+    /// Tells those who wait for a run that it has ended, and the loop that passes ends on to relatives.
     pub fn ended<'a>(&self, runs: impl Iterator<Item = (RunId, &'a Verdict)>) {
         let ended = runs.filter(|(_, verdict)| matches!(verdict, Verdict::Done { state, .. } if state.is_ended()));
-        self.watchers.ended(ended.map(|(run, _)| run));
+        let mut ended = ended.map(|(run, _)| run).peekable();
+        if ended.peek().is_some() {
+            self.watchers.ended(ended);
+            self.ends.ring();
+        }
     }
 
     /// Both, for the changes of one verb.

@@ -1,38 +1,69 @@
-//! Tells other servers of new work, merged, and outside of every transaction.
+//! Tells other servers of new work and of news for workers, merged, and outside of every transaction.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton_store::{LaneId, Store};
+use baton_core::{RunId, WorkerId};
+use baton_store::{Hints, LaneId, Store};
 use tokio::sync::mpsc;
 
-/// Lanes waiting to be told; more are dropped, for this is only a hint.
+/// Hints waiting to be told; more are dropped, for they are only hints.
 const WAITING_MAX: usize = 10_000;
 /// Pause before each message: polls of this server go first, and what else happens meanwhile is merged.
 const GATHER: Duration = Duration::from_millis(3);
 /// Pause after each message.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Starts the task that tells, and returns where to put the lanes.
-pub fn start(store: Arc<dyn Store>) -> mpsc::Sender<LaneId> {
+/// What other servers are to be told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum News {
+    /// This lane has work.
+    Lane(LaneId),
+    /// There is news for this worker.
+    Worker(WorkerId),
+    /// There is news of this run: messages, or its end.
+    Run(RunId),
+    /// Namespaces were changed.
+    Namespaces,
+}
+
+/// Starts the task that tells, and returns where to put the news.
+pub fn start(store: Arc<dyn Store>) -> mpsc::Sender<News> {
     let (sender, mut receiver) = mpsc::channel(WAITING_MAX);
     tokio::spawn(async move {
-        let mut lanes = Vec::new();
-        while receiver.recv_many(&mut lanes, WAITING_MAX).await > 0 {
+        let mut waiting = Vec::new();
+        while receiver.recv_many(&mut waiting, WAITING_MAX).await > 0 {
             if store.is_shared() {
                 tokio::time::sleep(GATHER).await;
-                while let Ok(lane) = receiver.try_recv() {
-                    lanes.push(lane);
+                while let Ok(news) = receiver.try_recv() {
+                    waiting.push(news);
                 }
-                lanes.sort_unstable();
-                lanes.dedup();
-                if let Err(error) = store.notify(&lanes).await {
+                if let Err(error) = store.notify(&merged(&waiting)).await {
                     tracing::debug!(%error, "other servers were not told; they will look by themselves");
                 }
                 tokio::time::sleep(PAUSE).await;
             }
-            lanes.clear();
+            waiting.clear();
         }
     });
     sender
+}
+
+fn merged(all: &[News]) -> Hints {
+    let mut hints = Hints::default();
+    for news in all {
+        match news {
+            News::Lane(lane) => hints.lanes.push(*lane),
+            News::Worker(worker) => hints.workers.push(*worker),
+            News::Run(run) => hints.runs.push(*run),
+            News::Namespaces => hints.namespaces = true,
+        }
+    }
+    hints.lanes.sort_unstable();
+    hints.lanes.dedup();
+    hints.workers.sort_unstable();
+    hints.workers.dedup();
+    hints.runs.sort_unstable();
+    hints.runs.dedup();
+    hints
 }

@@ -103,6 +103,9 @@ async fn set(
     caller.may(Scope::Admin, namespace)?;
     check_name("namespace", namespace)?;
     check_name("queue", name)?;
+    if !app.namespaces.is_disabled(namespace) {
+        app.namespaces.limits(namespace).await?;
+    }
     let queue = app.store.set_queue(namespace, name, change).await?;
     audit::act(app, caller, action, name, detail, Some(namespace)).await?;
     app.backlogs.forget(queue.id);
@@ -114,6 +117,7 @@ fn view(app: &App, queue: Queue, depth: Depth, now: Millis) -> QueueView {
     let paused_until = queue.paused_until.filter(|until| *until > now);
     QueueView {
         namespace: queue.namespace,
+        backlog_max: queue.backlog_max.unwrap_or_else(|| app.backlogs.limit_default(&queue.name)),
         name: queue.name,
         ready: depth.ready,
         scheduled: depth.scheduled,
@@ -122,7 +126,6 @@ fn view(app: &App, queue: Queue, depth: Depth, now: Millis) -> QueueView {
         oldest_ms: depth.oldest_ms.map(|ms| ms.max(0) as u64),
         paused: paused_until.is_some(),
         paused_until: paused_until.map(Time),
-        backlog_max: queue.backlog_max.unwrap_or(app.backlogs.limit_default()),
         rate_per_second: queue.rate_per_second,
         key_limit: queue.key_limit,
     }

@@ -1,13 +1,15 @@
 //! renew: a worker's sign of life renews all its leases at once.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use baton_core::{Millis, WorkerId};
 use baton_proto::{HealthReport, Heartbeat, HeartbeatAnswer, Time};
 use baton_store::{Beat, BeatAnswer, Health, LeaseRef, Scope, Store, WorkerStatus};
+use tokio::time::{Instant, sleep_until};
 
-use super::{open_lease, run_id};
+use super::{message, open_lease, run_id};
 use crate::auth::Caller;
 use crate::coalesce::Coalescer;
 use crate::metrics::Metrics;
@@ -37,38 +39,87 @@ pub(crate) fn coalescer(
 pub async fn one(app: &App, caller: &Caller, worker: WorkerId, beat: Heartbeat) -> Result<HeartbeatAnswer, Error> {
     caller.has(Scope::Worker)?;
     let known = app.workers.get(worker).await?.ok_or_else(|| Error::no_worker(worker))?;
-    caller.may(Scope::Worker, &known.namespace)?;
+    caller.may_act_for(worker, known.key_id.as_deref(), &known.namespace)?;
     let mut leases = Vec::with_capacity(beat.leases.len());
     for lease in &beat.leases {
         leases.push(open_lease(app, run_id(&lease.run_id)?, &lease.lease)?);
     }
-    let health = beat.health.map(health);
-    let unfit = health.as_ref().and_then(|health| unfit(health, &app.settings));
-    let alive = renew(app, &known, Beat { worker, health, unfit: unfit.clone(), leases: leases.clone() }).await?;
-    if beat.all && alive.held as usize > leases.len() {
-        put_strays_back(app, worker, leases).await?;
+    let own_word = beat.unfit.as_deref().map(message);
+    // What it says of itself is kept together with what it measured.
+    let health = beat.health.map(health).or_else(|| own_word.is_some().then(Health::default));
+    let unfit = own_word.or_else(|| unfit(health.as_ref()?, &app.current()));
+    let until = Instant::now() + Duration::from_millis(beat.wait_ms.unwrap_or(0).min(wait_ms_max(app)));
+    // Listen before looking: news between the look and the wait would wake nobody.
+    let news = known.news.notified();
+    tokio::pin!(news);
+    news.as_mut().enable();
+    let sign = Beat { worker, health, unfit: unfit.clone(), ttl_ms: None, leases: leases.clone() };
+    let received = Instant::now();
+    let mut alive = renew(app, &known, sign.clone()).await?;
+    // Before the wait: what comes meanwhile is not on the list, and is not unknown for that.
+    if beat.all && alive.held as usize > leases.len() && app.hearing.is_sure(&app.current()) {
+        put_strays_back(app, worker, leases.clone(), received).await?;
     }
-    Ok(HeartbeatAnswer {
+    let has_news = beat.leases.iter().zip(&leases).any(|(said, lease)| !said.stopping && alive.is_to_stop(lease));
+    if beat.wait_ms.is_some() && !has_news && !app.workers.is_closed() {
+        let is_news = tokio::select! {
+            () = news => !app.workers.is_closed(),
+            () = sleep_until(until) => false,
+        };
+        if is_news {
+            alive = renew(app, &known, sign).await?;
+        }
+    }
+    Ok(shown(alive, unfit))
+}
+
+fn shown(alive: Alive, unfit: Option<String>) -> HeartbeatAnswer {
+    HeartbeatAnswer {
         status: super::workers::status_name(alive.status).into(),
         should_drain: alive.status == WorkerStatus::Draining,
         lease_until: Time(alive.lease_until),
         lost: alive.lost.iter().map(|lease| lease.run.to_string()).collect(),
         cancelling: alive.cancelling.iter().map(|lease| lease.run.to_string()).collect(),
         unfit,
-    })
+    }
 }
 
-/// Renews a worker's leases because it did something else than a heartbeat.
-pub(crate) async fn sign_of_life(app: &App, known: &KnownWorker) -> Result<WorkerStatus, Error> {
-    let beat = Beat { worker: known.id, health: None, unfit: None, leases: vec![] };
+/// Renews a worker's leases because it did something else than a heartbeat. From now on they live for `ttl_ms`, if that is given.
+pub(crate) async fn sign_of_life(
+    app: &App,
+    known: &KnownWorker,
+    ttl_ms: Option<Millis>,
+) -> Result<WorkerStatus, Error> {
+    let beat = Beat { worker: known.id, health: None, unfit: None, ttl_ms, leases: vec![] };
     Ok(renew(app, known, beat).await?.status)
+}
+
+/// Finds out what has become of leases, and renews them, without waiting for company: somebody has said that there is news.
+pub(crate) async fn look(app: &App, known: &KnownWorker, leases: Vec<LeaseRef>) -> Result<HeartbeatAnswer, Error> {
+    let beat = Beat { worker: known.id, health: None, unfit: None, ttl_ms: None, leases };
+    let answer = app.store.renew(vec![beat]).await?.pop().ok_or(Error::Internal)?;
+    Ok(shown(alive(app, known, None, answer)?, None))
 }
 
 /// Puts runs back that the worker holds without knowing it: the answer that brought them was lost, and the worker asked another
 /// server again, or not at all. Younger ones may still be on their way.
-async fn put_strays_back(app: &App, worker: WorkerId, known: Vec<LeaseRef>) -> Result<(), Error> {
-    let age = app.settings.lease_ttl_ms as Millis;
+async fn put_strays_back(app: &App, worker: WorkerId, known: Vec<LeaseRef>, received: Instant) -> Result<(), Error> {
+    let settings = app.current();
+    let strays = app.store.strays(worker, known, settings.lease_ttl_ms as Millis, STRAYS_MAX).await?;
+    // While this server or its store stood still runs have grown old that were young when the worker wrote its list.
+    match received.elapsed() < Duration::from_millis(settings.heartbeat_interval_ms) {
+        true => give_back_strays(app, worker, strays).await,
+        false => Ok(()),
+    }
+}
+
+/// Puts runs back that the worker got longer than `age` ago and does not know of.
+pub(crate) async fn put_back(app: &App, worker: WorkerId, known: Vec<LeaseRef>, age: Millis) -> Result<(), Error> {
     let strays = app.store.strays(worker, known, age, STRAYS_MAX).await?;
+    give_back_strays(app, worker, strays).await
+}
+
+async fn give_back_strays(app: &App, worker: WorkerId, strays: Vec<LeaseRef>) -> Result<(), Error> {
     if strays.is_empty() {
         return Ok(());
     }
@@ -87,11 +138,33 @@ struct Alive {
     cancelling: Vec<LeaseRef>,
 }
 
+impl Alive {
+    /// True when work under this lease should end.
+    fn is_to_stop(&self, lease: &LeaseRef) -> bool {
+        self.lost.contains(lease) || self.cancelling.contains(lease)
+    }
+}
+
+/// How long a heartbeat may wait for news. Shorter than the interval: then there is always one that waits, and none comes later than it
+/// would without waiting.
+pub(crate) fn wait_ms_max(app: &App) -> u64 {
+    app.current().heartbeat_interval_ms * 4 / 5
+}
+
 async fn renew(app: &App, known: &KnownWorker, beat: Beat) -> Result<Alive, Error> {
+    let ttl_ms = beat.ttl_ms;
     let answer = app.renewals.call_one(beat).await;
-    match answer.inspect_err(|error| app.hearing.note(error))? {
+    alive(app, known, ttl_ms, answer.inspect_err(|error| app.hearing.note(error))?)
+}
+
+/// What the answer to a sign of life means.
+fn alive(app: &App, known: &KnownWorker, ttl_ms: Option<Millis>, answer: BeatAnswer) -> Result<Alive, Error> {
+    match answer {
         BeatAnswer::Alive { status, lease_until, held, lost, cancelling } => {
             known.confirm(status);
+            if let Some(ttl_ms) = ttl_ms {
+                known.ttl_ms.store(ttl_ms, Ordering::Relaxed);
+            }
             Ok(Alive { status, lease_until, held, lost, cancelling })
         }
         BeatAnswer::Offline => {

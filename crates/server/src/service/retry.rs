@@ -2,7 +2,7 @@
 
 use baton_core::RunId;
 use baton_core::machine::Options;
-use baton_store::{Due, Idempotency, Lane, NewRun, Scope, Submitted};
+use baton_store::{Due, Idempotency, Lane, NewRun, RunRecord, Scope, Submitted};
 
 use super::{check_name, submit, visible};
 use crate::auth::Caller;
@@ -12,6 +12,12 @@ use crate::{App, Error};
 pub async fn one(app: &App, caller: &Caller, run: RunId, key: Option<&str>) -> Result<Submitted, Error> {
     key.map_or(Ok(()), |key| check_name("Idempotency-Key", key))?;
     let record = visible(app, caller, Scope::Submit, run).await?;
+    submit::take_in(app, vec![again(app, record, key)?]).await?.pop().ok_or(Error::Internal)
+}
+
+/// The run that repeats one that has ended.
+pub(crate) fn again(app: &App, record: RunRecord, key: Option<&str>) -> Result<NewRun, Error> {
+    let run = record.id;
     if !record.state.is_ended() {
         return Err(Error::Invalid(format!(
             "the run is {}; only a run that has ended can be retried (cancel it first)",
@@ -19,7 +25,7 @@ pub async fn one(app: &App, caller: &Caller, run: RunId, key: Option<&str>) -> R
         )));
     }
     let queue = app.lanes.queue_of(record.lane).ok_or(Error::Internal)?;
-    let again = NewRun {
+    Ok(NewRun {
         lane: Lane { lane: record.lane, queue },
         priority: record.priority,
         due: Due::Now,
@@ -30,6 +36,5 @@ pub async fn one(app: &App, caller: &Caller, run: RunId, key: Option<&str>) -> R
         options: (record.options != Options::default()).then_some(record.options),
         retry_of: Some(run),
         input: record.input,
-    };
-    submit::take_in(app, vec![again]).await?.pop().ok_or(Error::Internal)
+    })
 }

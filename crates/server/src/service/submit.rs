@@ -14,6 +14,7 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use super::{check_name, check_text};
+use crate::allowance::Admission;
 use crate::app::SUBMIT_BATCH;
 use crate::auth::Caller;
 use crate::coalesce::Coalescer;
@@ -136,10 +137,12 @@ pub(crate) async fn take_in(app: &App, runs: Vec<NewRun>) -> Result<Vec<Submitte
             None => wanted.push((run.lane.queue, 1)),
         }
     }
-    let admission = match app.backlogs.admit(&wanted).await {
+    let admission = match admit(app, &runs, &wanted).await {
         Ok(admission) => admission,
-        // A repeated call takes no room: it gets the answer it got before, however full the queue is by now.
-        Err(full @ Error::QueueFull { .. }) => return submitted_before(app, &runs).await?.ok_or(full),
+        // A repeated call takes no room: it gets the answer it got before, however full the queue or the namespace is by now.
+        Err(full @ (Error::QueueFull { .. } | Error::NamespaceLimit { .. })) => {
+            return submitted_before(app, &runs).await?.ok_or(full);
+        }
         Err(other) => return Err(other),
     };
     let lanes: Vec<_> = runs.iter().map(|run| run.lane.lane).collect();
@@ -170,6 +173,23 @@ pub(crate) async fn take_in(app: &App, runs: Vec<NewRun>) -> Result<Vec<Submitte
     Ok(submitted)
 }
 
+/// Takes room in the queue and the namespace of one run.
+pub(crate) async fn admit_one(app: &App, run: &NewRun) -> Result<Admission, Error> {
+    admit(app, std::slice::from_ref(run), &[(run.lane.queue, 1)]).await
+}
+
+/// Takes room in the queues and namespaces of these runs.
+async fn admit(app: &App, runs: &[NewRun], wanted: &[(QueueId, u64)]) -> Result<Admission, Error> {
+    let mut admission = Admission::default();
+    for (queue, count) in wanted {
+        let lane = runs.iter().find(|run| run.lane.queue == *queue).ok_or(Error::Internal)?.lane.lane;
+        let lane = app.lanes.name(lane).await?.ok_or(Error::Internal)?;
+        admission.add(app.namespaces.admit(&lane.namespace, *count).await?);
+    }
+    admission.add(app.backlogs.admit(wanted).await?);
+    Ok(admission)
+}
+
 /// The answer to a call that was carried out before, if all of its runs are there.
 async fn submitted_before(app: &App, runs: &[NewRun]) -> Result<Option<Vec<Submitted>>, Error> {
     let Some(keys) = runs.iter().map(|run| run.idempotency.clone()).collect::<Option<Vec<_>>>() else {
@@ -193,12 +213,17 @@ fn dice(app: &App, count: usize) -> Vec<u64> {
 
 fn check(app: &App, caller: &Caller, run: &SubmitRun) -> Result<(), Error> {
     check_name("namespace", &run.namespace)?;
+    caller.may(Scope::Submit, &run.namespace)?;
+    check_run(app, run)
+}
+
+/// Checks everything that somebody said about a run, apart from its namespace.
+pub(crate) fn check_run(app: &App, run: &SubmitRun) -> Result<(), Error> {
     check_name("queue", &run.queue)?;
     check_name("type", &run.kind)?;
     for (what, text) in [("key", &run.key), ("affinity", &run.affinity), ("idempotency_key", &run.idempotency_key)] {
         text.as_deref().map_or(Ok(()), |text| check_name(what, text).and_then(|()| check_text(what, text)))?;
     }
-    caller.may(Scope::Submit, &run.namespace)?;
     if run.priority.is_some_and(|priority| priority > PRIORITY_MAX) {
         return Err(Error::Invalid(format!("priority must be 0 to {PRIORITY_MAX}")));
     }

@@ -8,6 +8,9 @@ use super::audit;
 use crate::auth::Caller;
 use crate::{App, Error};
 
+/// Workers that are looked at in one go.
+const PAGE_WORKERS: usize = 1_000;
+
 /// The word for a status.
 pub fn status_name(status: WorkerStatus) -> &'static str {
     match status {
@@ -54,6 +57,34 @@ async fn visible(app: &App, caller: &Caller, scope: Scope, worker: WorkerId) -> 
     Ok(found)
 }
 
+/// The worker, if the caller may act for it.
+async fn own(app: &App, caller: &Caller, worker: WorkerId) -> Result<Worker, Error> {
+    let found = visible(app, caller, Scope::Worker, worker).await?;
+    caller.may_act_for(worker, found.key_id.as_deref(), &found.namespace)?;
+    Ok(found)
+}
+
+/// Takes everything from the workers that came with this key, which was revoked: their leases and tokens, and those of their machines, are
+/// good for nothing from now on.
+pub(crate) async fn key_revoked(app: &App, key_id: &str, namespace: Option<&str>) -> Result<(), Error> {
+    for status in [WorkerStatus::Online, WorkerStatus::Draining] {
+        let filter =
+            WorkerFilter { namespace: namespace.map(str::to_owned), status: Some(status), ..WorkerFilter::default() };
+        let mut after = None;
+        loop {
+            let page = app.store.workers(&filter, Page { after, limit: PAGE_WORKERS }).await?;
+            after = page.last().map(|worker| worker.id);
+            for worker in page.iter().filter(|worker| worker.key_id.as_deref() == Some(key_id)) {
+                change(app, worker.id, WorkerStatus::Offline, "its API key was revoked").await?;
+            }
+            if page.len() < PAGE_WORKERS {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Tells a worker to take no new work. An administrator's act.
 pub async fn drain(app: &App, caller: &Caller, worker: WorkerId) -> Result<WorkerView, Error> {
     let found = visible(app, caller, Scope::Admin, worker).await?;
@@ -75,8 +106,17 @@ pub async fn force_offline(app: &App, caller: &Caller, worker: WorkerId) -> Resu
 
 /// The worker goes away by itself and gives back what it holds.
 pub async fn deregister(app: &App, caller: &Caller, worker: WorkerId) -> Result<u64, Error> {
-    visible(app, caller, Scope::Worker, worker).await?;
+    own(app, caller, worker).await?;
     change(app, worker, WorkerStatus::Offline, "deregistered").await
+}
+
+/// The worker takes no new work, by its own wish, and finishes what it holds.
+pub async fn retire(app: &App, caller: &Caller, worker: WorkerId) -> Result<(), Error> {
+    let found = own(app, caller, worker).await?;
+    if found.status == WorkerStatus::Offline {
+        return Err(Error::WorkerOffline);
+    }
+    change(app, worker, WorkerStatus::Draining, "drains by its own wish").await.map(|_| ())
 }
 
 async fn change(app: &App, worker: WorkerId, status: WorkerStatus, why: &str) -> Result<u64, Error> {
@@ -89,6 +129,11 @@ async fn change(app: &App, worker: WorkerId, status: WorkerStatus, why: &str) ->
         }
     }
     app.after().wake(&woken);
+    app.after().tell(worker);
+    if status == WorkerStatus::Offline {
+        // Those of its runs that were to be cancelled have ended with it.
+        app.ends.ring();
+    }
     Ok(given_back)
 }
 

@@ -87,9 +87,9 @@ async fn what_a_worker_does_not_know_of_goes_back(on: On) {
     let known = server.claims(&worker, &claim(1)).await.remove(0);
     let lost = server.claims(&worker, &claim(2)).await.remove(0);
     let beat = |all| Heartbeat {
-        leases: vec![LeaseOf { run_id: known.run_id.clone(), lease: known.lease.clone() }],
+        leases: vec![LeaseOf { run_id: known.run_id.clone(), lease: known.lease.clone(), stopping: false }],
         all,
-        health: None,
+        ..Heartbeat::default()
     };
     server.client.heartbeat(&worker, &beat(true)).await.unwrap();
     assert_eq!(server.state(&lost.run_id).await, State::Running, "its answer may still be on its way");
@@ -113,7 +113,7 @@ async fn without_a_number_unstarted_runs_come_again(on: On) {
     let claim = async || server.claims(&worker, &Claim::default()).await.pop().unwrap();
     let (one, again) = (claim().await, claim().await);
     assert_eq!((one.run_id.as_str(), &again.lease), (first.as_str(), &one.lease), "nobody said that it was started");
-    let leases = vec![LeaseOf { run_id: one.run_id.clone(), lease: one.lease }];
+    let leases = vec![LeaseOf { run_id: one.run_id.clone(), lease: one.lease, stopping: false }];
     server.client.heartbeat(&worker, &Heartbeat { leases, ..Heartbeat::default() }).await.unwrap();
     assert_eq!(server.state(&one.run_id).await, State::Running, "naming a lease is a sign of work");
     assert_eq!(claim().await.run_id, second);

@@ -24,8 +24,7 @@ async fn the_health_check_answers_on_the_same_port() {
 #[tokio::test]
 async fn a_method_that_is_not_there_is_refused_in_grpcs_words() {
     let server = Server::start(On::Sqlite).await;
-    let request =
-        server.request("POST", "/baton.v1.WorkflowService/Nothing").header("content-type", "application/grpc");
+    let request = server.request("POST", "/baton.v1.NobodysService/Nothing").header("content-type", "application/grpc");
     let answer = server.send(request, "").await;
     assert_eq!((answer.status, answer.header("grpc-status")), (200, "12"));
 }

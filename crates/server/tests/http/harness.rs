@@ -113,7 +113,13 @@ impl Server {
 
     /// A server on the PostgreSQL database at `url`, which may be shared with others.
     pub async fn on_database(url: &str, clock: Clock) -> Server {
-        let settings = Settings { database_url: Some(url.to_owned()), ..Settings::default() };
+        Server::on_database_with(url, clock, |_| {}).await
+    }
+
+    /// As `on_database`, with other settings.
+    pub async fn on_database_with(url: &str, clock: Clock, change: impl FnOnce(&mut Settings)) -> Server {
+        let mut settings = Settings { database_url: Some(url.to_owned()), ..Settings::default() };
+        change(&mut settings);
         Server::serve(settings, clock, Box::new(()), |store| store).await
     }
 

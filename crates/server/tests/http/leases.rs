@@ -14,7 +14,7 @@ async fn start_is_told_once_and_may_be_repeated(on: On) {
     assert_eq!(server.state(&id).await, State::Assigned);
     let start = StartRun { run_id: None, lease: claimed.lease };
     for _ in 0..2 {
-        assert_eq!(server.client.start(&id, &start).await.unwrap().state, State::Running);
+        assert_eq!(server.client.start_run(&id, &start).await.unwrap().state, State::Running);
     }
     assert_eq!(server.client.run(&id).await.unwrap().started_at, Some(Time(START)));
 }
@@ -145,7 +145,7 @@ async fn a_zombie_changes_nothing(on: On) {
     assert_eq!(refusal(server.client.complete(id, &complete(&zombie.lease)).await), "409 lease_lost");
     assert_eq!(refusal(server.client.fail(id, &fail(&zombie.lease)).await), "409 lease_lost");
     assert_eq!(refusal(server.client.give_back(id, &give_back(&zombie.lease)).await), "409 lease_lost");
-    assert_eq!(refusal(server.client.start(id, &start).await), "409 lease_lost");
+    assert_eq!(refusal(server.client.start_run(id, &start).await), "409 lease_lost");
     assert_eq!(refusal(server.client.sleep(id, &sleep).await), "409 lease_lost");
     assert_eq!(server.metric("baton_lease_refusals_total").await, 5);
     let run = server.client.run(id).await.unwrap();

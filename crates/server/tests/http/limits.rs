@@ -113,7 +113,7 @@ async fn a_full_queue_says_when_to_come_back(on: On) {
 }
 
 async fn a_repeated_submit_gets_its_answer_from_a_full_queue_too(on: On) {
-    let server = Server::with(on, |settings| settings.backlog_max = 1).await;
+    let server = Server::with(on, |settings| settings.build_backlog_max = 1).await;
     let keyed = |key: &str| SubmitRun { idempotency_key: Some(key.into()), ..run() };
     let first = server.client.submit(&keyed("a")).await.unwrap();
     assert_eq!(server.client.submit(&keyed("a")).await.unwrap().id, first.id);
@@ -123,7 +123,7 @@ async fn a_repeated_submit_gets_its_answer_from_a_full_queue_too(on: On) {
 }
 
 async fn a_burst_of_submits_never_overfills_a_queue(on: On) {
-    let server = Server::with(on, |settings| settings.backlog_max = 50).await;
+    let server = Server::with(on, |settings| settings.build_backlog_max = 50).await;
     let calls: Vec<_> = (0..120)
         .map(|_| {
             let client = server.client.clone();

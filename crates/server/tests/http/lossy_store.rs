@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use baton_core::token::Hash;
 use baton_core::{Failure, LeaseEnd, Millis, RunId, WorkerId};
 use baton_store::*;
+use bytes::Bytes;
 use tokio::sync::{RwLock, RwLockWriteGuard};
 use uuid::Uuid;
 
@@ -90,11 +91,14 @@ passing_builds_on! {
     fn stuck_builds(silent_ms: Millis, limit: usize) -> Vec<RunId>;
     fn add_artifact(artifact: NewArtifact) -> bool;
     fn artifact_stored(id: Uuid, size: u64, sha256: [u8; 32]) -> bool;
+    fn artifact(id: Uuid) -> Option<Artifact>;
     fn artifacts(run: RunId) -> Vec<Artifact>;
     fn orphans(age_ms: Millis, limit: usize) -> Vec<Artifact>;
     fn forget_artifacts(ids: &[Uuid]) -> ();
     fn artifact_bytes(namespace: Option<&str>) -> u64;
-    fn add_logs(run: RunId, lease: Option<LeaseRef>, lines: Vec<LogLine>, bytes_max: u64) -> LogAnswer;
+    fn add_logs(
+        run: RunId, lease: Option<LeaseRef>, first: Option<u64>, lines: Vec<LogLine>, bytes_max: u64
+    ) -> LogAnswer;
     fn logs(run: RunId, after: u64, limit: usize) -> Vec<LogRecord>;
     fn builder(namespace: &str, name_id: &str) -> Option<Builder>;
     fn set_builder(
@@ -107,6 +111,60 @@ passing_builds_on! {
     fn machine(lease: LeaseRef) -> Option<Machine>;
     fn add_measured(lease: LeaseRef, cpu: Option<f64>, memory: Option<f64>, keep: usize) -> bool;
     fn measured(run: RunId, limit: usize) -> Vec<Measured>;
+}
+
+/// Passes all calls of a trait on as they are.
+macro_rules! passing_all_on {
+    ($trait:ident: $(fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)+) => {
+        #[async_trait]
+        impl $trait for LossyStore {
+            $(async fn $name(&self, $($argument: $type),*) -> StoreResult<$answer> {
+                self.store.$name($($argument),*).await
+            })+
+        }
+    };
+}
+
+passing_all_on! { Workflows:
+    fn write_steps(writes: Vec<StepWrite>) -> Vec<StepAnswer>;
+    fn suspend(suspensions: Vec<Suspension>) -> (Vec<SuspendAnswer>, Woken);
+    fn start_children(children: Vec<NewChild>) -> Vec<ChildAnswer>;
+    fn publish(published: Vec<(LeaseRef, Bytes)>) -> Vec<Verdict>;
+    fn cancelled(leases: Vec<(LeaseRef, String)>) -> Changes;
+    fn continue_as_new(lease: LeaseRef, next: NewRun, die: u64) -> ContinueAnswer;
+    fn leave_messages(messages: Vec<NewMessage>) -> (Vec<MessageAnswer>, Woken);
+    fn set_deadlines(deadlines: Vec<(RunId, Millis, bool)>) -> ();
+    fn retry_from(from: RunId, run: NewRun, die: u64) -> Submitted;
+    fn copy_steps(from: RunId, to: RunId) -> ();
+    fn deliver(grace_ms: Millis, limit: usize) -> Delivered;
+    fn end_overdue(limit: usize) -> Delivered;
+    fn journals(runs: &[RunId]) -> Vec<Journal>;
+    fn messages(run: RunId, seen: i64) -> Vec<Message>;
+    fn steps(run: RunId, page: Page<u32>) -> Vec<Step>;
+    fn step_attempts(run: RunId, position: Option<u32>, page: Page<(u32, u32)>) -> Vec<StepAttempt>;
+    fn published(run: RunId) -> Option<(Bytes, Millis)>;
+    fn relations(runs: &[RunId]) -> Vec<Relations>;
+}
+
+passing_all_on! { Schedules:
+    fn add_schedule(schedule: NewSchedule) -> ScheduleAnswer;
+    fn schedule(namespace: &str, id: &str) -> Option<Schedule>;
+    fn schedules(namespace: Option<&str>, page: Page<(String, String)>) -> Vec<Schedule>;
+    fn count_schedules(namespace: Option<&str>) -> u64;
+    fn change_schedule(schedule: ScheduleNo, revision: i64, change: ScheduleChange) -> Option<Schedule>;
+    fn delete_schedule(schedule: ScheduleNo) -> bool;
+    fn due_schedules(limit: usize) -> DueSchedules;
+    fn fire(fire: Fire) -> FireAnswer;
+    fn fire_by_hand(schedule: ScheduleNo, kind: FireKind, fires: Vec<FireRun>) -> Option<Vec<Submitted>>;
+    fn fires(schedule: ScheduleNo, page: Page<i64>) -> Vec<FireRecord>;
+    fn forget_fires(age_ms: Millis, limit: usize) -> u64;
+}
+
+passing_all_on! { Namespaces:
+    fn namespaces(change_no: i64) -> Vec<Namespace>;
+    fn add_namespace(name: &str, description: &str, limits: NamespaceLimits) -> (Namespace, bool);
+    fn change_namespace(name: &str, change: NamespaceChange) -> Option<Namespace>;
+    fn worker_of_instance(instance: &str) -> Option<WorkerId>;
 }
 
 /// Passes calls on as they are.
@@ -208,6 +266,8 @@ passing_on! {
     fn audit(entries: Vec<AuditEntry>) -> ();
     fn audit_log(page: Page<i64>) -> Vec<AuditRecord>;
     fn retain(runs_ms: Millis, workers_ms: Millis, audit_ms: Millis, limit: usize) -> Retained;
-    fn notify(lanes: &[LaneId]) -> ();
-    fn listen() -> Vec<LaneId>;
+    fn settings() -> Vec<StoredSetting>;
+    fn change_settings(seen: &[StoredSetting], changes: Vec<SettingChange>) -> bool;
+    fn notify(hints: &Hints) -> ();
+    fn listen() -> Hints;
 }

@@ -56,7 +56,7 @@ async fn a_dead_workers_run_is_claimable_within_its_lease_and_a_second(on: On) {
     let other = server.worker("other").await;
     let living = keep_alive(&server, &other);
     // The server must have heard long enough to call anybody dead; only then is the promise measured.
-    let hears_ms = server.settings.heartbeat_interval_ms + 1_000;
+    let hears_ms = 2 * server.settings.heartbeat_interval_ms + 1_000;
     eventually("it has heard for long enough", async || server.app.hearing.since(hears_ms)).await;
     let before = Instant::now();
     let (_, claimed) = server.held().await;

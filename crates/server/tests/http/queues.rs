@@ -20,7 +20,7 @@ async fn depth_counts_what_waits_is_held_and_sleeps(on: On) {
     server.clock.advance(250);
     let queue = server.client.queue("default", "builds").await.unwrap();
     assert_eq!((queue.ready, queue.scheduled, queue.held, queue.sleeping), (2, 1, 1, 1));
-    assert_eq!((queue.oldest_ms, queue.paused, queue.backlog_max), (Some(250), false, 1_000_000));
+    assert_eq!((queue.oldest_ms, queue.paused, queue.backlog_max), (Some(250), false, 1_000));
     assert_eq!(server.client.queues(None).await.unwrap().queues, [queue]);
 }
 
@@ -96,7 +96,7 @@ async fn limits_change_one_by_one_and_null_clears(on: On) {
     assert_eq!(set(json!({"backlog_max": 10})).await, (10, None, None));
     assert_eq!(set(json!({"rate_per_second": 0.5, "key_limit": 2})).await, (10, Some(0.5), Some(2)));
     assert_eq!(set(json!({})).await, (10, Some(0.5), Some(2)));
-    assert_eq!(set(json!({"backlog_max": null, "key_limit": null})).await, (1_000_000, Some(0.5), None));
+    assert_eq!(set(json!({"backlog_max": null, "key_limit": null})).await, (1_000, Some(0.5), None));
     for wrong in [
         json!({"rate_per_second": 0}),
         json!({"rate_per_second": -1}),

@@ -3,7 +3,7 @@
 use crate::harness::{KEY, On, Server, on_both};
 
 /// Route, and the scopes that open it besides admin.
-const ROUTES: [(&str, &str, &[&str]); 31] = [
+const ROUTES: [(&str, &str, &[&str]); 33] = [
     ("POST", "/api/v1/runs", &["submit"]),
     ("POST", "/api/v1/runs/batch", &["submit"]),
     ("GET", "/api/v1/runs", &["submit", "read"]),
@@ -35,6 +35,8 @@ const ROUTES: [(&str, &str, &[&str]); 31] = [
     ("POST", "/api/v1/keys", &[]),
     ("GET", "/api/v1/keys", &[]),
     ("GET", "/api/v1/audit", &[]),
+    ("GET", "/api/v1/settings", &[]),
+    ("PATCH", "/api/v1/settings", &[]),
 ];
 
 /// A body that gets past the decoder, so that only the key decides.
@@ -63,7 +65,12 @@ async fn each_scope_opens_its_routes_and_no_others(on: On) {
         for (method, path, open_to) in ROUTES {
             // A fresh run and worker for each call: the one before may have ended them.
             let (worker, claimed) = server.held().await;
-            let full = path.replace("{run}", &claimed.run_id).replace("{worker}", &worker);
+            // A worker is its own key's.
+            let named = match scope {
+                "worker" => server.client_with(&key).register(&crate::harness::worker("own")).await.unwrap().worker_id,
+                _ => worker.clone(),
+            };
+            let full = path.replace("{run}", &claimed.run_id).replace("{worker}", &named);
             let body = body(path, &claimed.run_id, &claimed.lease);
             let answer = server.send(server.request(method, &full).header("x-api-key", &key), body).await;
             match open_to.contains(&scope) {
@@ -119,3 +126,15 @@ async fn a_key_reaches_into_no_other_namespace(on: On) {
 }
 
 on_both!(each_scope_opens_its_routes_and_no_others, a_key_reaches_into_no_other_namespace);
+
+#[test]
+fn the_document_says_the_same() {
+    let document = serde_json::to_value(baton_server::http::openapi()).unwrap();
+    for (method, path, open_to) in ROUTES {
+        let path =
+            path.replace("{run}", "{id}").replace("{worker}", "{id}").replace("/queues/builds", "/queues/{name}");
+        let said = &document["paths"][&path][method.to_lowercase()]["security"][0]["api_key"][0];
+        let meant = if open_to.contains(&"read") { "read" } else { open_to.first().copied().unwrap_or("admin") };
+        assert_eq!(said, meant, "{method} {path}");
+    }
+}

@@ -95,7 +95,11 @@ async fn a_heartbeat_tells_what_is_lost_and_what_is_to_stop(on: On) {
     let two = server.worker("two").await;
     assert_eq!(server.claim(&two).await.run_id, taken.run_id);
     server.client.cancel(&wanted.run_id).await.unwrap();
-    let lease = |run: &baton::proto::ClaimedRun| LeaseOf { run_id: run.run_id.clone(), lease: run.lease.clone() };
+    let lease = |run: &baton::proto::ClaimedRun| LeaseOf {
+        run_id: run.run_id.clone(),
+        lease: run.lease.clone(),
+        stopping: false,
+    };
     let beat = Heartbeat { leases: vec![lease(&taken), lease(&wanted)], health: None, ..Heartbeat::default() };
     let answer = server.client.heartbeat(&one, &beat).await.unwrap();
     assert_eq!((answer.lost, answer.cancelling), (vec![taken.run_id.clone()], vec![wanted.run_id.clone()]));

@@ -26,10 +26,12 @@ impl PostgresStore {
         let now = self.database.fixed_now();
         let mut completed = HashMap::new();
         let mut freed: BTreeSet<(QueueId, String)> = BTreeSet::new();
+        let mut relatives = false;
         for row in self.database.query_each(sql::COMPLETE_RUNS, params![now, runs, epochs, outputs], runs.len()).await?
         {
             let lease = LeaseRef { run: run_id(&row, "run_id")?, epoch: epoch(&row, "epoch")? };
             completed.insert(lease, Verdict::Done { state: State::Completed, cancelling: false });
+            relatives |= row.try_get::<_, bool>("has_relatives")?;
             if let (Some(key), true) = (row.try_get("key")?, row.try_get("others_may_wait")?) {
                 freed.insert((row.try_get("queue_id")?, key));
             }
@@ -40,6 +42,7 @@ impl PostgresStore {
         if !freed.is_empty() {
             woken = self.unblock_after(&freed.into_iter().collect::<Vec<_>>()).await;
         }
+        woken.relatives = relatives;
         Ok(Changes { verdicts, woken })
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use baton_core::machine::Expiry;
-use baton_core::{Epoch, LeaseEnd, Millis, RunId, State};
+use baton_core::{LeaseEnd, Millis, RunId, State};
 use futures_util::future::join_all;
 use uuid::Uuid;
 
@@ -13,14 +13,12 @@ use super::params::params;
 use super::pool::{Outcome, Session};
 use super::rows::{self, epoch, run_id};
 use super::sql;
-use crate::decide::{Act, Decision, LiveRow, decide, refuse_ended};
+use crate::decide::{Act, Decision, LiveRow, Place, decide, refuse_ended};
+use crate::memory::NO_LEASE;
 use crate::{Changes, LaneId, LeaseRef, QueueId, Verdict, Woken};
 
 /// Most runs of one key that become claimable when one of them ends and the key has no limit any more.
 const UNBLOCK_MAX: i64 = 100;
-
-/// Stands for the lease in a verb that needs none; the first claim of a run has epoch 1.
-pub(super) const NO_LEASE: Epoch = Epoch(0);
 
 /// What is known of some runs: their live rows, and how their past leases ended.
 pub(super) struct Records {
@@ -98,6 +96,7 @@ pub(super) struct Writes {
     ended: Vec<(LiveRow, Decision)>,
     returned: Vec<(LiveRow, Decision)>,
     cancelling: Vec<(Uuid, Option<Millis>)>,
+    awake: Vec<(LiveRow, Decision)>,
     /// Ended leases of each worker, and how many of them failed.
     leases: BTreeMap<Uuid, (i32, i32)>,
     /// Keys of ended leases, whose other runs may wait for room.
@@ -147,6 +146,10 @@ impl Writes {
                 self.ready.push((row.lane, decision.level, decision.order_at));
             }
             self.returned.push((row, decision));
+        } else if decision.place != Place::Held {
+            records.live.insert(row.run, LiveRow { rules: decision.next, order_at: decision.order_at, ..row.clone() });
+            self.ready.push((row.lane, decision.level, decision.order_at));
+            self.awake.push((row, decision));
         } else {
             records.live.insert(row.run, LiveRow { rules: decision.next, ..row.clone() });
             self.cancelling.push((row.run.0, decision.next.cancel_by));
@@ -181,6 +184,11 @@ impl PostgresStore {
         let ended = ended.params(&now);
         let (waiting, attempts) = (returned.params(), returned.attempt_params(&now));
         let marks = params![cancelling, cancel_by];
+        let awake: Vec<Uuid> = writes.awake.iter().map(|(row, _)| row.run.0).collect();
+        let levels: Vec<i16> = writes.awake.iter().map(|(_, decision)| decision.level).collect();
+        let order_at: Vec<Millis> = writes.awake.iter().map(|(_, decision)| decision.order_at).collect();
+        let due_at: Vec<Millis> = writes.awake.iter().map(|(_, decision)| decision.next.due_at).collect();
+        let woken = params![awake, levels, order_at, due_at];
         let counters = params![workers, counts, failures];
         // Rows of live before rows of workers: the order of locks that all verbs keep.
         let mut statements = Vec::new();
@@ -194,16 +202,21 @@ impl PostgresStore {
         if !writes.cancelling.is_empty() {
             statements.push(session.query(sql::CANCEL_HELD_RUNS, marks));
         }
+        if !writes.awake.is_empty() {
+            statements.push(session.query(sql::WAKE_RUNS, woken));
+        }
         if !writes.leases.is_empty() {
             statements.push(session.query(sql::COUNT_LEASES, counters));
         }
         let (written, committed) = futures_util::future::join(join_all(statements), session.commit()).await;
-        written.into_iter().collect::<Outcome<Vec<_>>>()?;
+        let written = written.into_iter().collect::<Outcome<Vec<_>>>()?;
         committed?;
         for (lane, level, place) in &writes.ready {
             self.cursor.lower(*lane, *level, *place);
         }
         let mut woken = writes.woken;
+        // What ends goes first, and answers with those that have relatives.
+        woken.relatives |= !writes.ended.is_empty() && written.first().is_some_and(|rows| !rows.is_empty());
         if !writes.freed.is_empty() {
             let freed: Vec<(QueueId, String)> = writes.freed.into_iter().collect();
             self.unblock_after(&freed).await.lanes.into_iter().for_each(|lane| woken.now(lane));

@@ -1,14 +1,15 @@
 //! Hints between servers: NOTIFY through the pool, LISTEN on a connection of its own.
 //!
 //! A hint names lanes and, after a colon, the lowest place that has become claimable there, so that the other
-//! server's cursor knows how far to go back.
+//! server's cursor knows how far to go back. A word that begins with `w` names a worker there is news for,
+//! one that begins with `r` a run; `n` says that namespaces were changed.
 
-use std::fmt::Write as _;
+use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton_core::Millis;
+use baton_core::{Millis, RunId, WorkerId};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
 use tokio_postgres::{AsyncMessage, Config, NoTls};
@@ -17,7 +18,7 @@ use super::cursor::{Cursor, START};
 use super::params::params;
 use super::pool::{CONNECT_TIMEOUT, Outcome};
 use super::{PostgresStore, sql};
-use crate::LaneId;
+use crate::{Hints, LaneId};
 
 /// PostgreSQL takes less than 8,000 bytes.
 const PAYLOAD_BYTES_MAX: usize = 7_900;
@@ -27,23 +28,61 @@ const RECONNECT_FIRST: Duration = Duration::from_millis(100);
 const RECONNECT_LONGEST: Duration = Duration::from_secs(5);
 
 impl PostgresStore {
-    pub(super) async fn notify_lanes(&self, lanes: &[LaneId]) -> Outcome<()> {
-        let told = lanes.iter().map(|lane| (*lane, self.cursor.take_untold(*lane)));
-        for payload in payloads(told) {
-            self.database.query(sql::NOTIFY_LANES, params![payload]).await?;
+    pub(super) async fn tell_servers(&self, hints: &Hints) -> Outcome<()> {
+        let lanes = hints.lanes.iter().map(|lane| Word::Lane(*lane, self.cursor.take_untold(*lane)));
+        let workers = hints.workers.iter().map(|worker| Word::Worker(*worker));
+        let runs = hints.runs.iter().map(|run| Word::Run(*run));
+        let namespaces = hints.namespaces.then_some(Word::Namespaces);
+        for payload in payloads(lanes.chain(workers).chain(runs).chain(namespaces)) {
+            self.database.query(sql::NOTIFY_SERVERS, params![payload]).await?;
         }
         Ok(())
     }
 }
 
-fn payloads(lanes: impl Iterator<Item = (LaneId, Option<Millis>)>) -> Vec<String> {
-    let mut payloads: Vec<String> = Vec::new();
-    for (lane, place) in lanes {
-        let mut word = lane.to_string();
-        if let Some(place) = place {
-            // Writing to a string cannot fail.
-            let _ = write!(word, ":{place}");
+/// One word of a hint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Word {
+    Lane(LaneId, Option<Millis>),
+    Worker(WorkerId),
+    Run(RunId),
+    Namespaces,
+}
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Word::Lane(lane, Some(place)) => write!(f, "{lane}:{place}"),
+            Word::Lane(lane, None) => write!(f, "{lane}"),
+            Word::Worker(worker) => write!(f, "w{worker}"),
+            Word::Run(run) => write!(f, "r{run}"),
+            Word::Namespaces => f.write_str("n"),
         }
+    }
+}
+
+impl Word {
+    fn read(word: &str) -> Option<Word> {
+        if let Some(worker) = word.strip_prefix('w') {
+            return Some(Word::Worker(worker.parse().ok()?));
+        }
+        if let Some(run) = word.strip_prefix('r') {
+            return Some(Word::Run(run.parse().ok()?));
+        }
+        if word == "n" {
+            return Some(Word::Namespaces);
+        }
+        match word.split_once(':') {
+            Some((lane, place)) => Some(Word::Lane(lane.parse().ok()?, Some(place.parse().ok()?))),
+            None => Some(Word::Lane(word.parse().ok()?, None)),
+        }
+    }
+}
+
+fn payloads(words: impl Iterator<Item = Word>) -> Vec<String> {
+    let mut payloads: Vec<String> = Vec::new();
+    for word in words {
+        let word = word.to_string();
         match payloads.last_mut() {
             Some(last) if last.len() + 1 + word.len() <= PAYLOAD_BYTES_MAX => {
                 last.push(',');
@@ -56,12 +95,8 @@ fn payloads(lanes: impl Iterator<Item = (LaneId, Option<Millis>)>) -> Vec<String
 }
 
 /// Reads a hint; what cannot be read is a newer version's, and means "look at all".
-fn parse(payload: &str) -> Option<Vec<(LaneId, Option<Millis>)>> {
-    let one = |word: &str| match word.split_once(':') {
-        Some((lane, place)) => Some((lane.parse().ok()?, Some(place.parse().ok()?))),
-        None => Some((word.parse().ok()?, None)),
-    };
-    payload.split(',').map(one).collect()
+fn parse(payload: &str) -> Option<Vec<Word>> {
+    payload.split(',').map(Word::read).collect()
 }
 
 /// The listening end.
@@ -72,7 +107,7 @@ pub(super) struct Listener {
 }
 
 struct Ear {
-    hints: mpsc::Receiver<Vec<LaneId>>,
+    hints: mpsc::Receiver<Hints>,
     task: JoinHandle<()>,
 }
 
@@ -88,7 +123,7 @@ impl Listener {
     }
 
     /// The next hint. The connection is made when somebody first asks.
-    pub(super) async fn next(&self) -> Vec<LaneId> {
+    pub(super) async fn next(&self) -> Hints {
         let mut ear = self.ear.lock().await;
         let ear = ear.get_or_insert_with(|| {
             let (sender, hints) = mpsc::channel(HINTS_MAX);
@@ -96,7 +131,7 @@ impl Listener {
             Ear { hints, task }
         });
         match ear.hints.recv().await {
-            Some(lanes) => lanes,
+            Some(hints) => hints,
             // The task only ends with the runtime.
             None => std::future::pending().await,
         }
@@ -110,7 +145,7 @@ impl Listener {
     }
 }
 
-async fn keep_listening(config: Config, cursor: Arc<Cursor>, sender: mpsc::Sender<Vec<LaneId>>) {
+async fn keep_listening(config: Config, cursor: Arc<Cursor>, sender: mpsc::Sender<Hints>) {
     let mut pause = RECONNECT_FIRST;
     while !sender.is_closed() {
         match listen_once(&config, &cursor, &sender).await {
@@ -126,7 +161,7 @@ async fn keep_listening(config: Config, cursor: Arc<Cursor>, sender: mpsc::Sende
 async fn listen_once(
     config: &Config,
     cursor: &Cursor,
-    sender: &mpsc::Sender<Vec<LaneId>>,
+    sender: &mpsc::Sender<Hints>,
 ) -> Result<(), tokio_postgres::Error> {
     let (client, mut connection) = config.connect(NoTls).await?;
     let (told, mut notices) = mpsc::channel(HINTS_MAX);
@@ -147,14 +182,25 @@ async fn listen_once(
     // Whatever was said before this connection stood has been missed.
     let mut missed = true;
     loop {
-        if missed && sender.try_send(Vec::new()).is_ok() {
+        if missed && sender.try_send(Hints::default()).is_ok() {
             missed = false;
         }
         let Some(payload) = notices.recv().await else { return Ok(()) };
         match parse(&payload) {
-            Some(lanes) => {
-                lanes.iter().for_each(|(lane, place)| cursor.lower_all(*lane, place.unwrap_or(START)));
-                missed |= sender.try_send(lanes.into_iter().map(|(lane, _)| lane).collect()).is_err();
+            Some(words) => {
+                let mut hints = Hints::default();
+                for word in words {
+                    match word {
+                        Word::Lane(lane, place) => {
+                            cursor.lower_all(lane, place.unwrap_or(START));
+                            hints.lanes.push(lane);
+                        }
+                        Word::Worker(worker) => hints.workers.push(worker),
+                        Word::Run(run) => hints.runs.push(run),
+                        Word::Namespaces => hints.namespaces = true,
+                    }
+                }
+                missed |= sender.try_send(hints).is_err();
             }
             None => missed = true,
         }
@@ -175,20 +221,30 @@ mod tests {
 
     #[test]
     fn hints_are_read_as_they_were_written() {
-        let lanes = vec![(1, None), (2, Some(1_700_000_000_000)), (3, Some(0))];
-        assert_eq!(payloads(lanes.iter().copied()), ["1,2:1700000000000,3:0"]);
-        assert_eq!(parse("1,2:1700000000000,3:0"), Some(lanes));
+        let (worker, run) = (WorkerId::from_random(7), RunId::new(1, 2, 3));
+        let words = vec![
+            Word::Lane(1, None),
+            Word::Lane(2, Some(1_700_000_000_000)),
+            Word::Worker(worker),
+            Word::Run(run),
+            Word::Lane(3, Some(0)),
+            Word::Namespaces,
+        ];
+        let written = payloads(words.iter().copied());
+        assert_eq!(written, [format!("1,2:1700000000000,w{worker},r{run},3:0,n")]);
+        assert_eq!(parse(&written[0]), Some(words));
     }
 
     #[test]
     fn a_hint_that_cannot_be_read_is_not_half_read() {
         assert_eq!(parse("1,what:ever"), None);
+        assert_eq!(parse("1,else"), None);
         assert_eq!(parse(""), None);
     }
 
     #[test]
     fn many_lanes_are_told_in_several_hints() {
-        let parts = payloads((0..5_000).map(|lane| (lane, Some(1_700_000_000_000))));
+        let parts = payloads((0..5_000).map(|lane| Word::Lane(lane, Some(1_700_000_000_000))));
         assert!(parts.len() > 1 && parts.iter().all(|part| part.len() <= PAYLOAD_BYTES_MAX));
         assert_eq!(parts.iter().filter_map(|part| parse(part)).flatten().count(), 5_000);
     }

@@ -10,6 +10,10 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (1, "kernel", include_str!("../../migrations/postgres/0001_kernel.sql")),
     (2, "size", include_str!("../../migrations/postgres/0002_size.sql")),
     (3, "builds", include_str!("../../migrations/postgres/0003_builds.sql")),
+    (4, "settings", include_str!("../../migrations/postgres/0004_settings.sql")),
+    (5, "workflows", include_str!("../../migrations/postgres/0005_workflows.sql")),
+    (6, "schedules", include_str!("../../migrations/postgres/0006_schedules.sql")),
+    (7, "log_places", include_str!("../../migrations/postgres/0007_log_places.sql")),
 ];
 
 /// Applies what is missing, in one transaction that only one server at a time can be in.

@@ -15,13 +15,17 @@ mod end;
 mod expire;
 mod listen;
 mod migrate;
+mod namespaces;
 mod params;
 mod pool;
 mod read;
 mod rows;
+mod schedules;
+mod settings;
 mod sql;
 mod submit;
 mod workers;
+mod workflows;
 
 #[cfg(test)]
 mod tests;
@@ -38,14 +42,15 @@ use baton_core::{Failure, LeaseEnd, Millis, RunId, WorkerId};
 use tokio_postgres::Config;
 
 use crate::decide::Act;
+use crate::memory::NO_LEASE;
 use crate::{
     Attempt, AuditEntry, AuditRecord, Beat, BeatAnswer, Changes, ClaimAnswer, ClaimRequest, Claimed, Clock, Completion,
-    Depth, Due, Expired, Idempotency, Key, Lane, LaneId, LaneName, LeaseRef, Look, NewKey, NewWorker, Page, Queue,
-    QueueChange, QueueId, Registered, Retained, RunFilter, RunRecord, Store, StoreError, StoreResult, Submission,
-    SubmitAnswer, Submitted, Verdict, Woken, Worker, WorkerChange, WorkerFilter, WorkerStatus,
+    Depth, Due, Expired, Hints, Idempotency, Key, Lane, LaneId, LaneName, LeaseRef, Look, NewKey, NewWorker, Page,
+    Queue, QueueChange, QueueId, Registered, Retained, RunFilter, RunRecord, SettingChange, Store, StoreError,
+    StoreResult, StoredSetting, Submission, SubmitAnswer, Submitted, Verdict, Woken, Worker, WorkerChange,
+    WorkerFilter, WorkerStatus,
 };
 use cursor::Cursor;
-use end::NO_LEASE;
 use listen::Listener;
 use pool::{CONNECT_TIMEOUT, Database, retried};
 
@@ -328,11 +333,19 @@ impl Store for PostgresStore {
         self.database.within(self.delete_old(runs_ms, workers_ms, audit_ms, limit)).await
     }
 
-    async fn notify(&self, lanes: &[LaneId]) -> StoreResult<()> {
-        self.database.within(self.notify_lanes(lanes)).await
+    async fn settings(&self) -> StoreResult<Vec<StoredSetting>> {
+        self.database.within(self.list_settings()).await
     }
 
-    async fn listen(&self) -> StoreResult<Vec<LaneId>> {
+    async fn change_settings(&self, seen: &[StoredSetting], changes: Vec<SettingChange>) -> StoreResult<bool> {
+        self.database.within(self.write_settings(seen, &changes)).await
+    }
+
+    async fn notify(&self, hints: &Hints) -> StoreResult<()> {
+        self.database.within(self.tell_servers(hints)).await
+    }
+
+    async fn listen(&self) -> StoreResult<Hints> {
         match &self.listener {
             Some(listener) => Ok(listener.next().await),
             None => std::future::pending().await,

@@ -12,7 +12,7 @@ use crate::decide::{LiveRow, Place};
 use crate::{Attempt, Claimed, Key, Queue, RunRecord, StoreError, Worker, WorkerStatus};
 
 /// The complaint about a row that nobody of us can have written.
-fn corrupt(what: &str) -> Trouble {
+pub(super) fn corrupt(what: &str) -> Trouble {
     StoreError::Internal(format!("the database holds {what} that this program does not know")).into()
 }
 
@@ -177,6 +177,7 @@ pub(super) fn worker(row: &Row) -> Outcome<Worker> {
         lease_until: row.try_get("lease_until")?,
         health: health.map(|text| json(text, "a worker's health")).transpose()?,
         unfit: row.try_get("unfit")?,
+        key_id: row.try_get("key_id")?,
     })
 }
 

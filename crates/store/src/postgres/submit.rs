@@ -168,7 +168,7 @@ fn groups(submissions: &[Submission]) -> impl Iterator<Item = &[Submission]> {
 }
 
 pub(super) struct Taken {
-    submitted: Submitted,
+    pub(super) submitted: Submitted,
     order_at: Millis,
     is_taken: bool,
     timeout_at: Option<Millis>,

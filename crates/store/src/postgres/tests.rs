@@ -8,8 +8,8 @@ use tokio_postgres::NoTls;
 
 use super::{PostgresOptions, PostgresStore};
 use crate::{
-    Beat, ClaimRequest, ClaimSlot, Claimed, Clock, Completion, Due, Lane, LaneName, LeaseRef, NewRun, NewWorker, Store,
-    StoreError, Submission, WorkerInfo,
+    Beat, ClaimRequest, ClaimSlot, Claimed, Clock, Completion, Due, Hints, Lane, LaneId, LaneName, LeaseRef, NewRun,
+    NewWorker, Store, StoreError, Submission, WorkerInfo,
 };
 
 const START: i64 = 1_700_000_000_000;
@@ -21,6 +21,10 @@ async fn connect(url: &str, clock: &Clock) -> PostgresStore {
 async fn lane(store: &PostgresStore) -> Lane {
     let name = LaneName { namespace: "default".into(), queue: "builds".into(), kind: "ios".into() };
     store.lanes(&[name]).await.unwrap()[0]
+}
+
+fn work_in(lane: LaneId) -> Hints {
+    Hints { lanes: vec![lane], ..Hints::default() }
 }
 
 async fn submit(store: &PostgresStore, lane: Lane, count: usize) -> Vec<RunId> {
@@ -158,7 +162,7 @@ async fn the_usual_verbs_take_few_statements() {
     let done = claimed.iter().map(|claimed| Completion { lease: lease(claimed), output: None }).collect();
     store.complete(done).await.unwrap();
     assert_eq!(since(), 1, "complete");
-    store.renew(vec![Beat { worker, health: None, unfit: None, leases: vec![] }]).await.unwrap();
+    store.renew(vec![Beat { worker, health: None, unfit: None, ttl_ms: None, leases: vec![] }]).await.unwrap();
     assert_eq!(since(), 1, "renew");
     store.look(&[lane.lane]).await.unwrap();
     assert_eq!(since(), 1, "look");
@@ -173,9 +177,9 @@ async fn other_servers_hear_of_work() {
     let heard = tokio::time::timeout(Duration::from_secs(10), there.listen()).await.unwrap().unwrap();
     assert!(heard.is_empty(), "what came before the connection was missed");
     submit(&here, lane, 1).await;
-    here.notify(&[lane.lane]).await.unwrap();
+    here.notify(&work_in(lane.lane)).await.unwrap();
     let heard = tokio::time::timeout(Duration::from_secs(10), there.listen()).await.unwrap().unwrap();
-    assert_eq!(heard, [lane.lane]);
+    assert_eq!(heard, work_in(lane.lane));
 }
 
 /// A run that one server makes claimable at an old place stands below the hint of another, which has taken newer runs.
@@ -196,8 +200,8 @@ async fn a_run_below_the_hint_is_found_once_its_server_has_told() {
     hidden.batch_execute("update live set place = 0 where place = 2").await.unwrap();
     assert!(claim(&there, lane, worker, 10).await.is_empty(), "the hint does not keep the claim from reading");
     here.cursor.lower(lane.lane, baton_core::order::level(5, false), START);
-    here.notify(&[lane.lane]).await.unwrap();
-    assert_eq!(there.listen().await.unwrap(), [lane.lane]);
+    here.notify(&work_in(lane.lane)).await.unwrap();
+    assert_eq!(there.listen().await.unwrap(), work_in(lane.lane));
     let found: Vec<RunId> = claim(&there, lane, worker, 10).await.iter().map(|claimed| claimed.run).collect();
     assert_eq!(found, old);
 }

@@ -50,14 +50,18 @@ impl PostgresStore {
     }
 
     pub(super) async fn renew_workers(&self, beats: &[Beat]) -> Outcome<Vec<BeatAnswer>> {
-        // One row for each worker: of several beats the last one that says something about health counts.
+        // One row for each worker: of several beats the last one that says something about health counts, or about the ttl.
         let mut health: BTreeMap<Uuid, Option<&Beat>> = BTreeMap::new();
+        let mut ttls_ms: BTreeMap<Uuid, Option<Millis>> = BTreeMap::new();
         for beat in beats {
             let newest = health.entry(beat.worker.0).or_default();
             if beat.health.is_some() {
                 *newest = Some(beat);
             }
+            let ttl_ms = ttls_ms.entry(beat.worker.0).or_default();
+            *ttl_ms = beat.ttl_ms.or(*ttl_ms);
         }
+        let ttls_ms: Vec<Option<Millis>> = ttls_ms.into_values().collect();
         let workers: Vec<Uuid> = health.keys().copied().collect();
         let measured: Vec<bool> = health.values().map(Option::is_some).collect();
         let measurements: Vec<Option<String>> = health
@@ -70,7 +74,11 @@ impl PostgresStore {
         let mut renewed = HashMap::new();
         for row in self
             .database
-            .query_often(sql::RENEW_WORKERS, params![now, workers, measured, measurements, unfit], workers.len())
+            .query_often(
+                sql::RENEW_WORKERS,
+                params![now, workers, measured, measurements, unfit, ttls_ms],
+                workers.len(),
+            )
             .await?
         {
             let runs: Option<Vec<Uuid>> = row.try_get("runs")?;

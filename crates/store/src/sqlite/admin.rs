@@ -5,7 +5,7 @@ use baton_core::{Millis, RunId};
 use rusqlite::params;
 
 use super::connection::Sql;
-use super::{builds, rows, statements};
+use super::{builds, rows, statements, workflows};
 use crate::{
     AuditEntry, AuditRecord, Depth, Key, Lane, LaneName, NewKey, Page, Queue, QueueChange, QueueId, Retained,
     StoreResult,
@@ -146,6 +146,7 @@ pub(super) fn retain(sql: &Sql<'_>, retention: Retention) -> StoreResult<Retaine
         for text in [statements::DELETE_RUN, statements::DELETE_ENDED, statements::DELETE_ATTEMPTS] {
             sql.execute(text, params![run.0.as_bytes()])?;
         }
+        workflows::delete(sql, run)?;
     }
     sql.execute(statements::DELETE_AFFINITY, params![ended_before])?;
     let offline_before = sql.now.saturating_sub(retention.workers_ms);

@@ -4,7 +4,7 @@ use baton_core::{LeaseEnd, State, WorkerId};
 use rusqlite::params;
 
 use super::connection::Sql;
-use super::end::{self, Batch};
+use super::end::{self, Batch, Relatives};
 use super::{rows, statements};
 use crate::decide::{self, Act};
 use crate::{Changes, Completion, QueueId, StoreError, StoreResult, Verdict};
@@ -24,9 +24,10 @@ struct Completed {
     started_at: Option<i64>,
     key: Option<String>,
     affinity: Option<String>,
+    relatives: Relatives,
 }
 
-fn one(sql: &Sql<'_>, batch: &mut Batch<'_>, completion: &Completion) -> StoreResult<Verdict> {
+pub(super) fn one(sql: &Sql<'_>, batch: &mut Batch<'_>, completion: &Completion) -> StoreResult<Verdict> {
     let lease = completion.lease;
     let parameters = params![lease.run.0.as_bytes(), lease.epoch.0];
     let completed = sql.row(statements::COMPLETE_LIVE, parameters, |row| {
@@ -39,6 +40,7 @@ fn one(sql: &Sql<'_>, batch: &mut Batch<'_>, completion: &Completion) -> StoreRe
             started_at: row.get(5)?,
             key: row.get(6)?,
             affinity: row.get(7)?,
+            relatives: Relatives::of(row, 8)?,
         })
     })?;
     let Some(completed) = completed else { return refuse(sql, completion) };
@@ -64,6 +66,7 @@ fn one(sql: &Sql<'_>, batch: &mut Batch<'_>, completion: &Completion) -> StoreRe
     if let Some(affinity) = &completed.affinity {
         sql.execute(statements::REMEMBER_AFFINITY, params![completed.queue, affinity, worker, sql.now])?;
     }
+    batch.tell(lease.run, &completed.relatives)?;
     batch.lease_ended(completed.worker, completed.queue, completed.key.as_deref(), &Act::Complete);
     Ok(Verdict::Done { state: State::Completed, cancelling: false })
 }

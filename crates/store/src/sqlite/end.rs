@@ -9,7 +9,7 @@ use rusqlite::params;
 use super::connection::Sql;
 use super::{rows, statements};
 use crate::decide::{self, Act, Decision, LiveRow, Place};
-use crate::{Changes, Due, LeaseRef, QueueId, StoreResult, Verdict, Woken};
+use crate::{Changes, Due, LaneId, LeaseRef, QueueId, StoreResult, Verdict, Woken};
 
 /// Blocked runs of a key that one lease end makes claimable when the key has no limit any more.
 const UNBLOCKED_MAX: i64 = 100;
@@ -37,7 +37,11 @@ pub(super) fn cancel(sql: &Sql<'_>, runs: &[RunId], grace_ms: Millis) -> StoreRe
     changes(sql, 0.0, leases.map(|lease| (Act::Cancel { grace_ms }, lease)))
 }
 
-fn changes<'a>(sql: &Sql<'_>, jitter: f64, acts: impl Iterator<Item = (Act<'a>, LeaseRef)>) -> StoreResult<Changes> {
+pub(super) fn changes<'a>(
+    sql: &Sql<'_>,
+    jitter: f64,
+    acts: impl Iterator<Item = (Act<'a>, LeaseRef)>,
+) -> StoreResult<Changes> {
     let mut batch = Batch::new(sql, jitter);
     let verdicts = acts.map(|(act, lease)| batch.act(&act, lease)).collect::<StoreResult<_>>()?;
     Ok(Changes { verdicts, woken: batch.finish()? })
@@ -52,6 +56,25 @@ pub(super) struct Batch<'a> {
     woken: Woken,
 }
 
+/// Who is to hear of a run's end.
+#[derive(Debug)]
+pub(super) struct Relatives {
+    parent: Option<RunId>,
+    position: Option<u32>,
+    has_children: bool,
+}
+
+impl Relatives {
+    /// From three columns, the first of which has this index.
+    pub(super) fn of(row: &rusqlite::Row<'_>, first: usize) -> rusqlite::Result<Relatives> {
+        Ok(Relatives {
+            parent: rows::maybe(row, first, rows::run_id)?,
+            position: row.get(first + 1)?,
+            has_children: row.get(first + 2)?,
+        })
+    }
+}
+
 #[derive(Default)]
 struct Counts {
     ended: u32,
@@ -64,7 +87,7 @@ impl<'a> Batch<'a> {
         Batch { sql, jitter, counts: BTreeMap::new(), keys: Vec::new(), woken: Woken::default() }
     }
 
-    fn act(&mut self, act: &Act<'_>, lease: LeaseRef) -> StoreResult<Verdict> {
+    pub(super) fn act(&mut self, act: &Act<'_>, lease: LeaseRef) -> StoreResult<Verdict> {
         let Some(row) = rows::live(self.sql, lease.run)? else { return not_live(self.sql, act, lease) };
         Ok(match self.carry_out(&row, act, lease)? {
             Ok(decision) => decision.verdict(),
@@ -87,13 +110,15 @@ impl<'a> Batch<'a> {
             self.write_ended(row, &decision)?;
         } else if decision.place == Place::Held {
             self.write_held(row, &decision)?;
-        } else {
+        } else if decision.end.is_some() {
             self.write_returned(row, &decision)?;
+        } else {
+            self.write_woken(row, &decision)?;
         }
         if decision.end.is_some() {
             self.lease_ended(row.worker, row.queue, row.key.as_deref(), act);
-            decision.wake(row.lane, self.sql.now, &mut self.woken);
         }
+        decision.wake(row.lane, self.sql.now, &mut self.woken);
         Ok(Ok(decision))
     }
 
@@ -105,8 +130,8 @@ impl<'a> Batch<'a> {
             match act {
                 Act::Complete => counts.completed += 1,
                 Act::Fail(_) | Act::Expire(Expiry::Timeout) => counts.failed += 1,
-                Act::Start | Act::GiveBack(_) | Act::Sleep(_) | Act::Cancel { .. } => {}
-                Act::Expire(Expiry::Lease | Expiry::CancelGrace) => {}
+                Act::Start | Act::GiveBack(_) | Act::Sleep(_) | Act::Wake | Act::Cancelled(_) | Act::Cancel { .. } => {}
+                Act::Expire(Expiry::Lease | Expiry::CancelGrace) | Act::TimeOut { .. } => {}
             }
         }
         if let Some(key) = key
@@ -130,9 +155,12 @@ impl<'a> Batch<'a> {
         Ok(self.woken)
     }
 
-    fn write_ended(&self, row: &LiveRow, decision: &Decision) -> StoreResult<()> {
+    fn write_ended(&mut self, row: &LiveRow, decision: &Decision) -> StoreResult<()> {
         let next = &decision.next;
-        self.sql.execute(statements::DELETE_LIVE, params![row.run.0.as_bytes(), next.epoch.0])?;
+        let parameters = params![row.run.0.as_bytes(), next.epoch.0];
+        if let Some(relatives) = self.sql.row(statements::DELETE_LIVE, parameters, |row| Relatives::of(row, 0))? {
+            self.tell(row.run, &relatives)?;
+        }
         self.sql.execute(
             statements::INSERT_ENDED,
             params![
@@ -149,6 +177,42 @@ impl<'a> Batch<'a> {
                 row.worker.map(|worker| *worker.0.as_bytes()),
                 decision.error,
                 None::<&[u8]>,
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Notes that the relatives of a run are to hear of its end, if it has any.
+    pub(super) fn tell(&mut self, run: RunId, relatives: &Relatives) -> StoreResult<()> {
+        if relatives.parent.is_none() && !relatives.has_children {
+            return Ok(());
+        }
+        let parent = relatives.parent.map(|parent| *parent.0.as_bytes());
+        let parameters = params![run.0.as_bytes(), parent, relatives.position, relatives.has_children];
+        self.sql.execute(statements::INSERT_OUTBOX, parameters)?;
+        self.woken.relatives = true;
+        Ok(())
+    }
+
+    /// Notes a lane that has a run due at this moment.
+    pub(super) fn wake(&mut self, lane: LaneId, due_at: Millis) {
+        match Place::waiting(due_at, self.sql.now) {
+            Place::Later => self.woken.later(lane, due_at - self.sql.now),
+            Place::Ready | Place::Blocked | Place::Held => self.woken.now(lane),
+        }
+    }
+
+    fn write_woken(&self, row: &LiveRow, decision: &Decision) -> StoreResult<()> {
+        let next = &decision.next;
+        self.sql.execute(
+            statements::WAKE_LIVE,
+            params![
+                row.run.0.as_bytes(),
+                next.epoch.0,
+                decision.place.code(),
+                decision.level,
+                decision.order_at,
+                next.due_at
             ],
         )?;
         Ok(())

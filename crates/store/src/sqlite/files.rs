@@ -19,7 +19,9 @@ pub(super) struct Files {
 impl Files {
     /// Takes the database at this path for this process.
     pub(super) fn at(database: &Path) -> StoreResult<Files> {
-        Ok(Files { database: database.to_owned(), temporary: None, _lock: lock(database)? })
+        let files = Files { database: database.to_owned(), temporary: None, _lock: lock(database)? };
+        make_private(database)?;
+        Ok(files)
     }
 
     /// Makes a place for a database that is deleted with the store.
@@ -66,16 +68,60 @@ fn private_directory(path: &Path) -> std::io::Result<()> {
     builder.create(path)
 }
 
-fn lock(database: &Path) -> StoreResult<File> {
+/// Makes the file of the database for its owner alone before SQLite would make it for everybody: the secret that all tokens come from is
+/// in it. What is there already is closed to others. SQLite gives its log and its shared memory the mode of the database.
+fn make_private(database: &Path) -> StoreResult<()> {
+    match private_options().create_new(true).open(database) {
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(unavailable(database, &error)),
+    }
+    for suffix in ["", "-wal", "-shm", ".lock"] {
+        let path = beside(database, suffix);
+        if let Err(error) = close_to_others(&path) {
+            tracing::warn!(%error, path = %path.display(), "others can read a file of the store, and that could not be changed");
+        }
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+fn close_to_others(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = match fs::metadata(path) {
+        Ok(found) => found.permissions().mode(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    match mode & 0o077 {
+        0 => Ok(()),
+        _ => fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o700)),
+    }
+}
+
+#[cfg(not(unix))]
+fn close_to_others(_: &Path) -> std::io::Result<()> {
+    Ok(())
+}
+
+/// For writing, and for its owner alone if it is made.
+fn private_options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+fn beside(database: &Path, suffix: &str) -> PathBuf {
     let mut path = database.as_os_str().to_owned();
-    path.push(".lock");
-    let path = PathBuf::from(path);
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&path)
-        .map_err(|error| unavailable(&path, &error))?;
+    path.push(suffix);
+    PathBuf::from(path)
+}
+
+fn lock(database: &Path) -> StoreResult<File> {
+    let path = beside(database, ".lock");
+    let file = private_options().create(true).open(&path).map_err(|error| unavailable(&path, &error))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StoreError::Unavailable(format!(
@@ -90,5 +136,28 @@ fn unavailable(path: &Path, error: &std::io::Error) -> StoreError {
     match error.kind() {
         std::io::ErrorKind::StorageFull => StoreError::Full,
         _ => StoreError::Unavailable(format!("{}: {error}", path.display())),
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn files_that_were_open_to_others_are_closed() {
+        let directory = tempfile::tempdir().unwrap();
+        let database = directory.path().join("baton.db");
+        for suffix in ["", "-wal", "-shm", ".lock"] {
+            let path = beside(&database, suffix);
+            fs::write(&path, "").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        }
+        let _files = Files::at(&database).unwrap();
+        for suffix in ["", "-wal", "-shm", ".lock"] {
+            let mode = fs::metadata(beside(&database, suffix)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{suffix}");
+        }
     }
 }

@@ -16,6 +16,10 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "kernel", text: include_str!("../../migrations/sqlite/0001_kernel.sql") },
     Migration { version: 2, name: "size", text: include_str!("../../migrations/sqlite/0002_size.sql") },
     Migration { version: 3, name: "builds", text: include_str!("../../migrations/sqlite/0003_builds.sql") },
+    Migration { version: 4, name: "settings", text: include_str!("../../migrations/sqlite/0004_settings.sql") },
+    Migration { version: 5, name: "workflows", text: include_str!("../../migrations/sqlite/0005_workflows.sql") },
+    Migration { version: 6, name: "schedules", text: include_str!("../../migrations/sqlite/0006_schedules.sql") },
+    Migration { version: 7, name: "log_places", text: include_str!("../../migrations/sqlite/0007_log_places.sql") },
 ];
 
 /// Applies what is missing, all in one transaction.
@@ -28,7 +32,8 @@ pub(super) fn migrate(sql: &Sql<'_>) -> StoreResult<()> {
 
 fn apply(sql: &Sql<'_>) -> StoreResult<()> {
     sql.execute(statements::CREATE_SCHEMA_MIGRATIONS, [])?;
-    let found: i64 = sql.one(statements::READ_SCHEMA_VERSION, [], |row| row.get(0))?;
+    let applied: Vec<i64> = sql.rows(statements::READ_MIGRATIONS, [], |row| row.get(0))?;
+    let found = applied.last().copied().unwrap_or(0);
     let known = MIGRATIONS.last().map_or(0, |newest| newest.version);
     if found > known {
         return Err(StoreError::Internal(format!(
@@ -36,7 +41,7 @@ fn apply(sql: &Sql<'_>) -> StoreResult<()> {
              start that version, or restore a backup from before the upgrade"
         )));
     }
-    for migration in MIGRATIONS.iter().filter(|migration| migration.version > found) {
+    for migration in MIGRATIONS.iter().filter(|migration| !applied.contains(&migration.version)) {
         sql.connection.execute_batch(migration.text)?;
         sql.execute(statements::INSERT_SCHEMA_MIGRATION, params![migration.version, migration.name, sql.now])?;
     }

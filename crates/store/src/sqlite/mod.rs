@@ -14,16 +14,22 @@ mod expire;
 mod files;
 mod job;
 mod migrate;
+mod namespaces;
+mod outlook;
 mod read;
 mod reader;
 mod rows;
+mod schedules;
+mod settings;
 mod statements;
 mod submit;
 #[cfg(test)]
 mod tests;
 mod workers;
+mod workflows;
 mod writer;
 
+pub use outlook::Outlook;
 pub use statements::SQL;
 
 use std::fmt;
@@ -42,9 +48,10 @@ use self::reader::Reader;
 use self::writer::Writer;
 use crate::{
     Attempt, AuditEntry, AuditRecord, Beat, BeatAnswer, Changes, ClaimAnswer, ClaimRequest, Claimed, Clock, Completion,
-    Depth, Due, Expired, Idempotency, Key, Lane, LaneId, LaneName, LeaseRef, Look, NewKey, NewWorker, Page, Queue,
-    QueueChange, QueueId, Registered, Retained, RunFilter, RunRecord, Store, StoreResult, Submission, SubmitAnswer,
-    Submitted, Verdict, Woken, Worker, WorkerChange, WorkerFilter, WorkerStatus,
+    Depth, Due, Expired, Hints, Idempotency, Key, Lane, LaneId, LaneName, LeaseRef, Look, NewKey, NewWorker, Page,
+    Queue, QueueChange, QueueId, Registered, Retained, RunFilter, RunRecord, SettingChange, Store, StoreResult,
+    StoredSetting, Submission, SubmitAnswer, Submitted, Verdict, Woken, Worker, WorkerChange, WorkerFilter,
+    WorkerStatus,
 };
 
 /// Threads that read.
@@ -346,11 +353,20 @@ impl Store for SqliteStore {
         self.write(move |sql| admin::retain(sql, retention)).await
     }
 
-    async fn notify(&self, _lanes: &[LaneId]) -> StoreResult<()> {
+    async fn settings(&self) -> StoreResult<Vec<StoredSetting>> {
+        self.read(settings::all).await
+    }
+
+    async fn change_settings(&self, seen: &[StoredSetting], changes: Vec<SettingChange>) -> StoreResult<bool> {
+        let seen = seen.to_vec();
+        self.write(move |sql| settings::change(sql, &seen, &changes)).await
+    }
+
+    async fn notify(&self, _hints: &Hints) -> StoreResult<()> {
         Ok(())
     }
 
-    async fn listen(&self) -> StoreResult<Vec<LaneId>> {
+    async fn listen(&self) -> StoreResult<Hints> {
         std::future::pending().await
     }
 

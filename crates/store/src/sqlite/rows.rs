@@ -192,6 +192,7 @@ pub(super) fn worker(row: &Row<'_>) -> Result<Worker> {
         lease_until: row.get("lease_until")?,
         health: maybe(row, "health", json)?,
         unfit: row.get("unfit")?,
+        key_id: row.get("key_id")?,
     })
 }
 

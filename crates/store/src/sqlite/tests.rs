@@ -170,6 +170,23 @@ async fn a_newer_schema_is_refused() {
     assert!(refused.contains("newer version") && refused.contains("9999"), "{refused}");
 }
 
+/// Two people wrote one each, and the one with the lower number came later.
+#[tokio::test]
+async fn a_migration_that_was_left_out_is_made_up_for() {
+    let (_directory, path) = directory();
+    drop(open(&path).unwrap());
+    let connection = Connection::open(&path).unwrap();
+    connection
+        .execute_batch("alter table live drop column size; delete from schema_migrations where version = 2")
+        .unwrap();
+    drop(connection);
+    let store = open(&path).unwrap();
+    lane(&store).await;
+    store.close().await;
+    let connection = Connection::open(&path).unwrap();
+    connection.prepare("select size from live").unwrap();
+}
+
 #[tokio::test]
 async fn a_fleeting_store_leaves_nothing_behind() {
     let files = Files::temporary().unwrap();
@@ -259,7 +276,7 @@ async fn an_idle_beat_is_one_statement() {
     let id = WorkerId::from_random(1);
     store.register(worker(id, 2)).await.unwrap();
     let before = store.statements();
-    store.renew(vec![Beat { worker: id, health: None, unfit: None, leases: vec![] }]).await.unwrap();
+    store.renew(vec![Beat { worker: id, health: None, unfit: None, ttl_ms: None, leases: vec![] }]).await.unwrap();
     assert_eq!(store.statements() - before, 1);
 }
 

@@ -48,7 +48,10 @@ struct Renewed {
 
 /// One statement for all: most beats say nothing but "I live".
 fn renew_all(sql: &Sql<'_>, beats: &[Beat]) -> StoreResult<HashMap<WorkerId, Renewed>> {
-    let said: Vec<_> = beats.iter().map(said).collect();
+    // Of several beats of one worker the last one that says something about the ttl counts.
+    let ttls_ms: HashMap<WorkerId, Millis> =
+        beats.iter().filter_map(|beat| Some((beat.worker, beat.ttl_ms?))).collect();
+    let said: Vec<_> = beats.iter().map(|beat| said(beat, ttls_ms.get(&beat.worker).copied())).collect();
     let parameters = params![rows::to_json(&said)?, sql.now];
     let rows = sql.rows(statements::RENEW_WORKERS, parameters, |row| {
         let renewed = Renewed { status: rows::status(row, 1)?, lease_until: row.get(2)?, active: row.get(3)? };
@@ -57,9 +60,9 @@ fn renew_all(sql: &Sql<'_>, beats: &[Beat]) -> StoreResult<HashMap<WorkerId, Ren
     Ok(rows.into_iter().collect())
 }
 
-/// A beat as the statement reads it: worker, whether it told its health, the health, and what is wrong with it.
-fn said(beat: &Beat) -> (String, bool, Option<Health>, Option<&str>) {
-    (beat.worker.0.simple().to_string(), beat.health.is_some(), beat.health, beat.unfit.as_deref())
+/// A beat as the statement reads it: worker, whether it told its health, the health, what is wrong with it, and its new ttl.
+fn said(beat: &Beat, ttl_ms: Option<Millis>) -> (String, bool, Option<Health>, Option<&str>, Option<Millis>) {
+    (beat.worker.0.simple().to_string(), beat.health.is_some(), beat.health, beat.unfit.as_deref(), ttl_ms)
 }
 
 fn answer(sql: &Sql<'_>, beat: &Beat, renewed: Option<&Renewed>) -> StoreResult<BeatAnswer> {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use baton_store::{ArtifactKind, ArtifactOwner, BuildRefused, Due, NewArtifact};
+use baton_store::{ArtifactKind, ArtifactOwner, BuildRefused, Completion, Due, LeaseRef, NewArtifact};
 use uuid::Uuid;
 
 use crate::builds_rig::{SHA256, SIZE, build_of, git_build, new_file, uuid};
@@ -18,10 +18,13 @@ contract!(
     a_result_is_only_stored_under_the_live_lease,
     storing_again_is_harmless,
     a_file_is_noted_once,
+    a_file_is_found_until_it_is_given_up,
     results_of_all_leases_are_shown_once_they_are_there,
     what_was_submitted_and_never_taken_goes_when_it_is_old,
     what_a_build_took_stays,
     the_result_that_completed_a_build_stays_and_others_go,
+    of_several_results_of_one_lease_the_named_one_stays,
+    of_several_results_of_one_lease_the_newest_stays_when_none_is_named,
     results_of_a_build_that_did_not_complete_go,
     results_of_lost_leases_go_when_they_are_old,
     files_of_deleted_builds_go,
@@ -147,6 +150,59 @@ async fn the_result_that_completed_a_build_stays_and_others_go(rig: Rig) {
     assert_eq!(rig.orphan_ids(0).await, NONE);
     let left: Vec<_> = rig.store.artifacts(first.run).await.unwrap().iter().map(|file| file.id).collect();
     assert!(left.contains(&good) && left.len() == 2, "{left:?}");
+}
+
+/// A lease that had to repeat itself, because the server fell, has stored its result more than once.
+async fn several_results(rig: &Rig, held: LeaseRef) -> Vec<Uuid> {
+    let mut files = Vec::new();
+    for sum in 1..=3 {
+        rig.clock.advance(1);
+        let file = rig.begun_file(ArtifactOwner::Result(held)).await;
+        assert!(rig.store.artifact_stored(file, SIZE, [sum; 32]).await.unwrap());
+        files.push(file);
+    }
+    files
+}
+
+async fn assert_only_result(rig: &Rig, held: LeaseRef, kept: Uuid, gone: &[Uuid]) {
+    assert_eq!(rig.orphan_ids(NEVER).await, gone);
+    rig.store.forget_artifacts(gone).await.unwrap();
+    rig.clock.advance(1 << 40);
+    assert_eq!(rig.orphan_ids(0).await, NONE);
+    let left = rig.store.artifacts(held.run).await.unwrap();
+    let results: Vec<_> = left.iter().filter(|file| file.kind == ArtifactKind::Result).map(|file| file.id).collect();
+    assert_eq!(results, [kept]);
+    assert_eq!(rig.store.artifact_bytes(None).await.unwrap(), 2 * SIZE, "the source and one result");
+}
+
+async fn of_several_results_of_one_lease_the_named_one_stays(rig: Rig) {
+    let lane = rig.lane("ios").await;
+    let (_, held) = rig.held_build(run(lane)).await;
+    let files = several_results(&rig, held).await;
+    assert_eq!(rig.orphan_ids(0).await, NONE, "nobody knows yet which will count");
+    let output = format!("{{\"sha256\":\"{}\"}}", "02".repeat(32));
+    rig.store.complete(vec![Completion { lease: held, output: Some(output.into()) }]).await.unwrap();
+    assert_only_result(&rig, held, files[1], &[files[0], files[2]]).await;
+}
+
+async fn of_several_results_of_one_lease_the_newest_stays_when_none_is_named(rig: Rig) {
+    let lane = rig.lane("ios").await;
+    let (_, held) = rig.held_build(run(lane)).await;
+    let files = several_results(&rig, held).await;
+    rig.complete(held).await;
+    assert_only_result(&rig, held, files[2], &files[..2]).await;
+}
+
+async fn a_file_is_found_until_it_is_given_up(rig: Rig) {
+    let file = rig.begun_file(ArtifactOwner::Source).await;
+    let found = rig.store.artifact(file).await.unwrap().unwrap();
+    assert_eq!((found.id, found.stored, found.run), (file, None, None));
+    assert!(rig.store.artifact_stored(file, SIZE, SHA256).await.unwrap());
+    assert_eq!(rig.store.artifact(file).await.unwrap().unwrap().stored, Some((SIZE, SHA256)));
+    rig.clock.advance(AGE + 1);
+    assert_eq!(rig.orphan_ids(AGE).await, [file]);
+    assert_eq!(rig.store.artifact(file).await.unwrap(), None);
+    assert_eq!(rig.store.artifact(uuid()).await.unwrap(), None);
 }
 
 async fn results_of_a_build_that_did_not_complete_go(rig: Rig) {

@@ -13,6 +13,9 @@ contract!(
     any_text_comes_back_as_it_was,
     a_line_bears_the_time_of_its_sender_or_its_arrival,
     only_the_live_lease_writes,
+    lines_that_come_again_are_kept_once,
+    a_full_log_knows_what_it_dropped,
+    lines_that_come_again_from_two_servers_at_once_are_kept_once,
     a_log_without_a_lease_grows_also_after_the_end,
     what_is_no_build_has_no_log,
     a_full_log_says_so_once,
@@ -59,7 +62,7 @@ async fn any_text_comes_back_as_it_was(rig: Rig) {
     ];
     rig.say(held.run, Some(held), &texts).await;
     let level = LogLine { level: "odd\0level".into(), message: "x".into(), at: None };
-    rig.store.add_logs(held.run, Some(held), vec![level], ROOM).await.unwrap();
+    rig.store.add_logs(held.run, Some(held), None, vec![level], ROOM).await.unwrap();
     let log = rig.log(held.run, 100).await;
     assert_eq!(log.iter().take(texts.len()).map(|line| line.message.as_str()).collect::<Vec<_>>(), texts);
     assert_eq!(log.last().unwrap().level, "odd\0level");
@@ -70,7 +73,10 @@ async fn a_line_bears_the_time_of_its_sender_or_its_arrival(rig: Rig) {
     let (_, held) = rig.held_build(run(lane)).await;
     rig.clock.advance(50);
     let said = |at| LogLine { level: "warn".into(), message: "m".into(), at };
-    rig.store.add_logs(held.run, Some(held), vec![said(Some(7)), said(None), said(Some(-1))], ROOM).await.unwrap();
+    rig.store
+        .add_logs(held.run, Some(held), None, vec![said(Some(7)), said(None), said(Some(-1))], ROOM)
+        .await
+        .unwrap();
     rig.clock.advance(50);
     let log = rig.log(held.run, 10).await;
     assert_eq!(log.iter().map(|line| line.at).collect::<Vec<_>>(), [7, START + 50, -1]);
@@ -97,6 +103,78 @@ async fn only_the_live_lease_writes(rig: Rig) {
     assert_eq!(log.iter().map(|line| line.message.as_str()).collect::<Vec<_>>(), ["one", "two"]);
 }
 
+async fn lines_that_come_again_are_kept_once(rig: Rig) {
+    let lane = rig.lane("ios").await;
+    let (worker, held) = rig.held_build(run(lane)).await;
+    let add = async |lease, first, messages: &[&str]| {
+        rig.store.add_logs(held.run, Some(lease), first, lines(messages), ROOM).await.unwrap()
+    };
+    rig.say(held.run, None, &["the server's own"]).await;
+    assert_eq!(add(held, Some(1), &["a", "b"]).await, LogAnswer::Kept(3));
+    assert_eq!(add(held, Some(1), &["a", "b"]).await, LogAnswer::Kept(3), "its answer was lost");
+    assert_eq!(add(held, Some(2), &["b", "c"]).await, LogAnswer::Kept(4), "half of it is new");
+    rig.say(held.run, None, &["in between"]).await;
+    assert_eq!(add(held, None, &["not counted"]).await, LogAnswer::Kept(6));
+    assert_eq!(add(held, Some(5), &["e"]).await, LogAnswer::Ahead(3), "the fourth is missing");
+    assert_eq!(add(held, Some(u64::MAX), &["z"]).await, LogAnswer::Ahead(3));
+    assert_eq!(add(held, Some(4), &["d"]).await, LogAnswer::Kept(7));
+    assert_eq!(add(held, Some(1), &["a"]).await, LogAnswer::Kept(7));
+    let large = "x".repeat(700_000);
+    for _ in 0..2 {
+        // More than goes in one statement.
+        assert_eq!(add(held, Some(5), &[&large, &large]).await, LogAnswer::Kept(9));
+    }
+    let rig = rig.reopen().await;
+    let add = async |lease, first, messages: &[&str]| {
+        rig.store.add_logs(held.run, Some(lease), first, lines(messages), ROOM).await.unwrap()
+    };
+    assert_eq!(add(held, Some(6), &[&large, "f"]).await, LogAnswer::Kept(10));
+    rig.give_back(held).await;
+    let second = lease(&rig.claim(worker, lane, 1).await[0]);
+    assert_eq!(add(held, Some(1), &["a"]).await, LogAnswer::LeaseLost);
+    assert_eq!(add(second, Some(1), &["a"]).await, LogAnswer::Kept(11), "every lease counts from one");
+    assert_eq!(add(second, Some(1), &["a"]).await, LogAnswer::Kept(11));
+    let log = rig.log(held.run, 100).await;
+    let log: Vec<&str> = log.iter().map(|line| line.message.as_str()).collect();
+    let expected = ["the server's own", "a", "b", "c", "in between", "not counted", "d", &large, &large, "f", "a"];
+    assert!(log == expected, "{:?}", log.iter().map(|line| &line[..line.len().min(20)]).collect::<Vec<_>>());
+}
+
+async fn a_full_log_knows_what_it_dropped(rig: Rig) {
+    let lane = rig.lane("ios").await;
+    let (_, held) = rig.held_build(run(lane)).await;
+    let add = async |first, messages: &[&str]| {
+        rig.store.add_logs(held.run, Some(held), Some(first), lines(messages), 25).await.unwrap()
+    };
+    assert_eq!(add(1, &["11111", "22222", "33333", "44444"]).await, LogAnswer::Full(3));
+    assert_eq!(add(1, &["11111", "22222", "33333", "44444"]).await, LogAnswer::Full(3));
+    assert_eq!(add(5, &["55555"]).await, LogAnswer::Full(3), "what was dropped is not missing");
+    assert_eq!(add(6, &["66666"]).await, LogAnswer::Full(3));
+    assert_eq!(rig.log(held.run, 10).await.len(), 3);
+}
+
+async fn lines_that_come_again_from_two_servers_at_once_are_kept_once(rig: Rig) {
+    const BATCHES: u64 = 50;
+    let lane = rig.lane("ios").await;
+    let (_, held) = rig.held_build(run(lane)).await;
+    let mut writers = Vec::new();
+    for store in rig.servers(2).await {
+        writers.push(tokio::spawn(async move {
+            for batch in 0..BATCHES {
+                let said = lines(&[&format!("{batch} 0"), &format!("{batch} 1")]);
+                let answer = store.add_logs(held.run, Some(held), Some(2 * batch + 1), said, ROOM).await.unwrap();
+                assert!(matches!(answer, LogAnswer::Kept(_)), "{answer:?}");
+            }
+        }));
+    }
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    let log: Vec<String> = rig.log(held.run, 1_000).await.into_iter().map(|line| line.message).collect();
+    let expected: Vec<String> = (0..BATCHES).flat_map(|batch| [format!("{batch} 0"), format!("{batch} 1")]).collect();
+    assert_eq!(log, expected);
+}
+
 async fn a_log_without_a_lease_grows_also_after_the_end(rig: Rig) {
     let lane = rig.lane("ios").await;
     let build = rig.submit_build(run(lane), git_build("default")).await.run;
@@ -119,7 +197,8 @@ async fn a_full_log_says_so_once(rig: Rig) {
     let lane = rig.lane("ios").await;
     let (_, held) = rig.held_build(run(lane)).await;
     // Each line takes ten bytes: its level, its five letters, and one more.
-    let add = async |messages: &[&str]| rig.store.add_logs(held.run, Some(held), lines(messages), 35).await.unwrap();
+    let add =
+        async |messages: &[&str]| rig.store.add_logs(held.run, Some(held), None, lines(messages), 35).await.unwrap();
     assert_eq!(add(&["11111", "22222"]).await, LogAnswer::Kept(2));
     assert_eq!(add(&["33333", "44444", "55555"]).await, LogAnswer::Full(4));
     assert_eq!(add(&["66666"]).await, LogAnswer::Full(4));
@@ -145,7 +224,7 @@ async fn two_writers_leave_no_gaps(rig: Rig) {
                 let long = if batch % 10 == 9 { "x".repeat(700_000) } else { String::new() };
                 let said = [format!("{writer} {batch} 0 {long}"), format!("{writer} {batch} 1 {long}")];
                 let said: Vec<&str> = said.iter().map(String::as_str).collect();
-                let answer = store.add_logs(held.run, Some(held), lines(&said), ROOM).await.unwrap();
+                let answer = store.add_logs(held.run, Some(held), None, lines(&said), ROOM).await.unwrap();
                 assert!(matches!(answer, LogAnswer::Kept(_)), "{answer:?}");
             }
         }));
@@ -177,7 +256,7 @@ async fn a_line_is_kept_before_the_end_of_its_lease_or_not_at_all(rig: Rig) {
             async move {
                 let mut kept = 0;
                 loop {
-                    match store.add_logs(held.run, Some(held), lines(&["line"]), ROOM).await.unwrap() {
+                    match store.add_logs(held.run, Some(held), None, lines(&["line"]), ROOM).await.unwrap() {
                         LogAnswer::Kept(last) => kept = last,
                         LogAnswer::LeaseLost => return kept,
                         other => panic!("{other:?}"),
@@ -202,7 +281,7 @@ async fn half_a_million_lines_are_one_batch(rig: Rig) {
     rig.say(held.run, Some(held), &["before"]).await;
     let line = |number: usize| LogLine { level: "info".into(), message: format!("{number:>95}"), at: None };
     let batch: Vec<LogLine> = (0..LINES).map(line).collect();
-    let answer = rig.store.add_logs(held.run, Some(held), batch, ROOM).await.unwrap();
+    let answer = rig.store.add_logs(held.run, Some(held), None, batch, ROOM).await.unwrap();
     assert_eq!(answer, LogAnswer::Kept(LINES as u64 + 1));
     assert_eq!(rig.say(held.run, Some(held), &["after"]).await, LogAnswer::Kept(LINES as u64 + 2));
     for number in [0, 1, 999, 1_000, 250_000, LINES - 1] {

@@ -62,7 +62,7 @@ async fn a_build_with_many_lines_goes_in_the_end(rig: Rig) {
     for store in rig.servers(2).await.iter().cycle().take(1_200) {
         let store = Arc::clone(store);
         writers.push(tokio::spawn(async move {
-            store.add_logs(held.run, Some(held), lines(&["line"]), ROOM).await.unwrap()
+            store.add_logs(held.run, Some(held), None, lines(&["line"]), ROOM).await.unwrap()
         }));
     }
     for writer in writers {
@@ -111,11 +111,11 @@ async fn a_line_that_comes_late_is_not_left_behind(rig: Rig) {
             let store = Arc::clone(&servers[1]);
             async move {
                 loop {
-                    match store.add_logs(build, None, lines(&["late"]), ROOM).await.unwrap() {
+                    match store.add_logs(build, None, None, lines(&["late"]), ROOM).await.unwrap() {
                         LogAnswer::Kept(_) => {}
                         LogAnswer::Full(_) => tokio::task::yield_now().await,
                         LogAnswer::Unknown => return,
-                        LogAnswer::LeaseLost => panic!("there was no lease"),
+                        LogAnswer::LeaseLost | LogAnswer::Ahead(_) => panic!("there was no lease"),
                     }
                 }
             }

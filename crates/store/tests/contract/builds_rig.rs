@@ -51,7 +51,7 @@ impl Rig {
 
     /// Says one line for each message.
     pub async fn say(&self, run: RunId, lease: Option<LeaseRef>, messages: &[&str]) -> LogAnswer {
-        self.store.add_logs(run, lease, lines(messages), ROOM).await.unwrap()
+        self.store.add_logs(run, lease, None, lines(messages), ROOM).await.unwrap()
     }
 
     /// The whole log, read page by page.

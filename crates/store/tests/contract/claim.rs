@@ -239,6 +239,7 @@ async fn a_slot_that_cannot_take_work_says_why_and_the_run_goes_to_the_next(rig:
         worker: unfit,
         health: Some(baton_store::Health::default()),
         unfit: Some("disk".into()),
+        ttl_ms: None,
         leases: vec![],
     };
     rig.store.renew(vec![sick]).await.unwrap();

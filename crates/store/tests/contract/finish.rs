@@ -46,7 +46,7 @@ async fn a_run_given_back_waits_at_the_front_and_costs_no_budget(rig: Rig) {
     rig.clock.advance(100);
     let changes = rig.store.give_back(vec![(held, "no disk left".into())]).await.unwrap();
     assert_eq!(changes.verdicts, [done(State::Pending)]);
-    assert_eq!(changes.woken, Woken { lanes: vec![lane.lane], later: vec![] });
+    assert_eq!(changes.woken, Woken { lanes: vec![lane.lane], later: vec![], relatives: false });
     let record = rig.record(held.run).await;
     assert_eq!((record.state, record.failures, record.losses, record.worker), (State::Pending, 0, 0, None));
     assert_eq!((record.claimed_at, record.started_at, record.timeout_at), (None, None, None));
@@ -65,7 +65,7 @@ async fn a_sleeping_run_is_claimable_exactly_when_due(rig: Rig) {
     let (worker, held) = rig.held(run(lane)).await;
     let changes = rig.store.sleep(vec![(held, Due::After(700))]).await.unwrap();
     assert_eq!(changes.verdicts, [done(State::Sleeping)]);
-    assert_eq!(changes.woken, Woken { lanes: vec![], later: vec![(lane.lane, 700)] });
+    assert_eq!(changes.woken, Woken { lanes: vec![], later: vec![(lane.lane, 700)], relatives: false });
     let record = rig.record(held.run).await;
     assert_eq!((record.state, record.due_at, record.worker), (State::Sleeping, START + 700, None));
     assert_eq!(rig.shown(worker).await.active, 0);
@@ -83,7 +83,7 @@ async fn a_nap_that_is_over_at_once_wakes_its_lane(rig: Rig) {
     let (worker, held) = rig.held(run(lane)).await;
     let changes = rig.store.sleep(vec![(held, Due::At(START - 5))]).await.unwrap();
     assert_eq!(changes.verdicts, [done(State::Sleeping)]);
-    assert_eq!(changes.woken, Woken { lanes: vec![lane.lane], later: vec![] });
+    assert_eq!(changes.woken, Woken { lanes: vec![lane.lane], later: vec![], relatives: false });
     assert_eq!(rig.claim_ids(worker, lane, 1).await, [held.run]);
 }
 

@@ -2,6 +2,7 @@
 
 mod builds_rig;
 mod rig;
+mod workflows_rig;
 
 mod affinity;
 mod builds_builders;
@@ -17,11 +18,20 @@ mod fairness;
 mod finish;
 mod keys;
 mod leases;
+mod namespaces;
 mod queues;
 mod reading;
 mod repeats;
 mod retention;
 mod retry;
+mod schedules;
+mod schedules_fire;
 mod servers;
+mod settings;
 mod submit;
 mod workers;
+mod workflows_children;
+mod workflows_ends;
+mod workflows_inbox;
+mod workflows_reading;
+mod workflows_steps;

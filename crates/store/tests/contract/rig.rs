@@ -142,7 +142,7 @@ impl Rig {
     }
 
     pub async fn beat(&self, worker: WorkerId, leases: &[LeaseRef]) -> BeatAnswer {
-        let beat = Beat { worker, health: None, unfit: None, leases: leases.to_vec() };
+        let beat = Beat { worker, health: None, unfit: None, ttl_ms: None, leases: leases.to_vec() };
         self.store.renew(vec![beat]).await.unwrap().remove(0)
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use baton_store::{Due, LaneId, NewRun, Store};
+use baton_store::{Due, Hints, LaneId, NewRun, Store};
 use futures_util::FutureExt;
 use tokio::time::timeout;
 
@@ -13,27 +13,33 @@ contract!(hints_reach_other_servers, a_store_keeps_time_by_itself);
 
 async fn hints_reach_other_servers(rig: Rig) {
     let lane = rig.lane("ios").await.lane;
+    let one = Hints {
+        lanes: vec![lane],
+        workers: vec![rig.worker("a").await],
+        runs: vec![baton_core::RunId::new(1, 2, 3)],
+        namespaces: true,
+    };
     if !rig.store.is_shared() {
-        rig.store.notify(&[lane]).await.unwrap();
+        rig.store.notify(&one).await.unwrap();
         assert!(rig.store.listen().now_or_never().is_none(), "there is nobody to hear from");
         return;
     }
     let other = rig.servers(2).await.remove(1);
     assert!(hear(other.as_ref()).await.is_empty(), "whoever begins to listen may have missed some");
-    rig.store.notify(&[lane]).await.unwrap();
-    assert_eq!(hear(other.as_ref()).await, [lane]);
+    rig.store.notify(&one).await.unwrap();
+    assert_eq!(hear(other.as_ref()).await, one);
     // More than fit into one message.
     let many: BTreeSet<LaneId> = (1_000_000..1_003_000).collect();
-    rig.store.notify(&many.iter().copied().collect::<Vec<_>>()).await.unwrap();
+    rig.store.notify(&Hints { lanes: many.iter().copied().collect(), ..Hints::default() }).await.unwrap();
     let mut heard = BTreeSet::new();
     while heard != many {
-        let lanes = hear(other.as_ref()).await;
-        assert!(!lanes.is_empty(), "nothing was lost");
-        heard.extend(lanes);
+        let hints = hear(other.as_ref()).await;
+        assert!(!hints.is_empty(), "nothing was lost");
+        heard.extend(hints.lanes);
     }
 }
 
-async fn hear(store: &dyn Store) -> Vec<LaneId> {
+async fn hear(store: &dyn Store) -> Hints {
     timeout(Duration::from_secs(20), store.listen()).await.expect("a hint within 20 seconds").unwrap()
 }
 

@@ -18,6 +18,7 @@ contract!(
     a_heartbeat_tells_which_leases_are_lost,
     a_heartbeat_that_names_a_run_starts_it,
     a_silent_or_unknown_worker_has_to_register_again,
+    a_beat_may_change_how_long_leases_live,
     an_unfit_worker_gets_no_work_until_it_is_well,
     a_draining_worker_finishes_and_gets_nothing_new,
     going_offline_gives_everything_back_at_once,
@@ -140,18 +141,46 @@ async fn a_silent_or_unknown_worker_has_to_register_again(rig: Rig) {
     rig.beat(lively, &[]).await;
     rig.clock.advance(1);
     assert_eq!(rig.store.lose_workers(0, 10).await.unwrap(), [silent]);
-    let beat = |worker| Beat { worker, health: None, unfit: None, leases: vec![] };
+    let beat = |worker| Beat { worker, health: None, unfit: None, ttl_ms: None, leases: vec![] };
     let answers = rig.store.renew(vec![beat(silent), beat(new_worker("x").id), beat(lively)]).await.unwrap();
     assert_eq!(answers[..2], [BeatAnswer::Offline, BeatAnswer::Unknown]);
     assert!(matches!(answers[2], BeatAnswer::Alive { .. }));
     assert_eq!(rig.shown(silent).await.status, WorkerStatus::Offline);
 }
 
+async fn a_beat_may_change_how_long_leases_live(rig: Rig) {
+    let (changed, other) = (rig.worker("a").await, rig.worker("b").await);
+    let beat = |worker, ttl_ms| Beat { worker, health: None, unfit: None, ttl_ms, leases: vec![] };
+    let until = |answer: &BeatAnswer| match answer {
+        BeatAnswer::Alive { lease_until, .. } => *lease_until - START,
+        other => panic!("{other:?}"),
+    };
+    // Several of one worker in one call: what one of them says of it holds, whichever is written.
+    let beats = vec![beat(changed, None), beat(changed, Some(60_000)), beat(other, None), beat(changed, None)];
+    let answers = rig.store.renew(beats).await.unwrap();
+    assert_eq!(answers.iter().map(until).collect::<Vec<_>>(), [60_000, 60_000, TTL_MS, 60_000]);
+    rig.clock.advance(10_000);
+    let answers = rig.store.renew(vec![beat(changed, None)]).await.unwrap();
+    assert_eq!(until(&answers[0]), 70_000, "it stays so");
+    let shown = rig.shown(changed).await;
+    assert_eq!(shown.lease_until - shown.seen_at, 60_000);
+    let answers = rig.store.renew(vec![beat(changed, Some(5_000)), beat(other, None)]).await.unwrap();
+    assert_eq!(until(&answers[0]), 15_000, "a shorter one counts at once");
+    rig.clock.advance(5_001);
+    assert_eq!(rig.store.lose_workers(0, 10).await.unwrap(), [changed]);
+}
+
 async fn an_unfit_worker_gets_no_work_until_it_is_well(rig: Rig) {
     let lane = rig.lane("ios").await;
     let (id, worker) = (rig.submit(run(lane)).await, rig.worker("a").await);
     let health = Health { cpu: Some(0.5), memory: Some(0.25), disk_free_bytes: Some(1 << 40) };
-    let beat = |health, unfit: Option<&str>| Beat { worker, health, unfit: unfit.map(str::to_owned), leases: vec![] };
+    let beat = |health, unfit: Option<&str>| Beat {
+        worker,
+        health,
+        unfit: unfit.map(str::to_owned),
+        ttl_ms: None,
+        leases: vec![],
+    };
     rig.store.renew(vec![beat(Some(health), Some("disk is nearly full"))]).await.unwrap();
     let shown = rig.shown(worker).await;
     assert_eq!((shown.health, shown.unfit.as_deref()), (Some(health), Some("disk is nearly full")));
@@ -189,7 +218,7 @@ async fn going_offline_gives_everything_back_at_once(rig: Rig) {
     rig.start(lease(&held[1])).await;
     let change = rig.store.set_worker(worker, WorkerStatus::Offline, "deregistered").await.unwrap().unwrap();
     assert_eq!(change.given_back, 3);
-    assert_eq!(sorted(change.woken), Woken { lanes: vec![ios.lane, android.lane], later: vec![] });
+    assert_eq!(sorted(change.woken), Woken { lanes: vec![ios.lane, android.lane], later: vec![], relatives: false });
     for held in &held {
         let record = rig.record(held.run).await;
         assert_eq!((record.state, record.losses, record.error.as_deref()), (State::Pending, 0, Some("deregistered")));

@@ -71,6 +71,7 @@ impl Subject {
                     worker: self.workers[*worker],
                     health: unfit.map(|_| Health::default()),
                     unfit: unfit.filter(|unfit| *unfit).map(|_| "disk".into()),
+                    ttl_ms: None,
                     leases: leases(given),
                 };
                 self.beat(store.renew(vec![beat]).await.unwrap().remove(0))

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use baton::{Client, Report as Reported, Worker, WorkerEvent};
+use baton::Client;
+use baton::runs::{Report as Reported, Worker, WorkerEvent};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Child;

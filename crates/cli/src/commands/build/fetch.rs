@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use baton::proto::{BuildFile, BuildView};
 use baton::{Client, TransferError};
 
+use super::results;
 use super::screen::Bar;
 use crate::exit::Exit;
 
@@ -32,14 +33,32 @@ pub async fn fetch(
     let target = target(output, &build.id, &file.name);
     let bar = Bar::new("downloading", file.size);
     client.download_result(&build.id, &target, bar.progress()).await?;
+    results::remember(&target);
     Ok(target)
+}
+
+/// Notices before anything is built that its file could not be written.
+pub fn check_output(output: &Path) -> Result<(), Exit> {
+    let directory = match names_directory(output) {
+        true => output,
+        false => output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")),
+    };
+    let problem = |why: String| Exit::usage(format!("--output {}: {why}", output.display()));
+    match directory.is_dir() {
+        true => tempfile::tempfile_in(directory).map(drop).map_err(|error| problem(error.to_string())),
+        false => Err(problem(format!("there is no directory {}", directory.display()))),
+    }
+}
+
+fn names_directory(output: &Path) -> bool {
+    output.is_dir() || output.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
 
 /// Where the file goes: where it was told to, or here, under its own name. What was not named is never overwritten.
 fn target(output: Option<&Path>, id: &str, name: &str) -> PathBuf {
     let name = plain(name);
     match output {
-        Some(output) if output.is_dir() || output.as_os_str().as_encoded_bytes().ends_with(b"/") => output.join(name),
+        Some(output) if names_directory(output) => output.join(name),
         Some(output) => output.to_owned(),
         None if !Path::new(&name).exists() => name.into(),
         None => format!("{}-{name}", plain(id)).into(),
@@ -73,6 +92,18 @@ mod tests {
         ] {
             assert_eq!(plain(name), stays, "{name:?}");
         }
+    }
+
+    #[test]
+    fn an_output_that_cannot_be_written_is_noticed() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("file"), "").unwrap();
+        for (name, fits) in
+            [("", true), ("new", true), ("file", true), ("no/new", false), ("file/new", false), ("no/", false)]
+        {
+            assert_eq!(check_output(&directory.path().join(name)).is_ok(), fits, "{name:?}");
+        }
+        assert!(check_output(Path::new("here")).is_ok());
     }
 
     #[test]

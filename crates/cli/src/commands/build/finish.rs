@@ -23,7 +23,8 @@ struct Finished<'a> {
     output: Option<PathBuf>,
 }
 
-/// Fetches the file of a completed build, says how it ended, and ends with 1 unless it completed.
+/// Fetches the file of a completed build, says how it ended, and ends with 1 unless it completed and left
+/// the file that was asked for.
 pub async fn finish(client: &Client, build: &BuildView, output: Option<&Path>, format: Format) -> Result<(), Exit> {
     let fetched = match (build.status, fetch::result(build)) {
         (BuildStatus::Completed, Some(file)) => Some(fetch::fetch(client, build, file, output).await?),
@@ -38,12 +39,17 @@ pub async fn finish(client: &Client, build: &BuildView, output: Option<&Path>, f
     });
     let why = build.error_message.as_deref().map(text::printable).unwrap_or_default();
     match build.status {
-        BuildStatus::Completed => {
-            if fetched.is_none() && !format.json {
+        BuildStatus::Completed => match (&fetched, output) {
+            (None, Some(_)) => Err(Exit::failed(format!(
+                "the build {} completed, but left no file for --output: its recipe puts files into BATON_OUTPUT_DIR",
+                build.id
+            ))),
+            (None, None) if !format.json => {
                 eprintln!("-- it left no file");
+                Ok(())
             }
-            Ok(())
-        }
+            (None, None) | (Some(_), _) => Ok(()),
+        },
         _ if format.json => Err(Exit::failed_silently()),
         BuildStatus::Cancelled => Err(Exit::failed(format!("the build {} was cancelled", build.id))),
         _ => Err(Exit::failed(format!("the build {} failed: {why}", build.id))),

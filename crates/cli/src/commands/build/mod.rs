@@ -4,6 +4,7 @@ pub mod fetch;
 pub mod finish;
 pub mod follow;
 mod interrupt;
+pub mod results;
 pub mod screen;
 mod show;
 pub mod text;
@@ -140,7 +141,11 @@ pub async fn execute(client: &Client, command: BuildCommand) -> Result<(), Exit>
         BuildCommand::Retry(OneArgs { id, format }) => {
             format.print(&client.retry_build(&id, None).await?, |build| build.id.clone());
         }
-        BuildCommand::Explain(OneArgs { id, format }) => run::explain(client, &id, format).await?,
+        BuildCommand::Explain(OneArgs { id, format }) => {
+            // Whoever is no build is none here, also when it is a run of another kind.
+            client.build(&id).await?;
+            run::explain(client, &id, format).await?;
+        }
     }
     Ok(())
 }

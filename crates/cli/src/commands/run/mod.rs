@@ -1,7 +1,7 @@
 //! `baton run`: submit runs and follow them.
 
 mod show;
-mod submit;
+pub(crate) mod submit;
 mod watch;
 
 use baton::proto::{NAMESPACE_DEFAULT, RunView};
@@ -116,7 +116,7 @@ pub struct WatchArgs {
     namespace: String,
 }
 
-fn parse_state(word: &str) -> Result<State, String> {
+pub(crate) fn parse_state(word: &str) -> Result<State, String> {
     State::parse(word).ok_or_else(|| format!("one of {} is wanted", State::ALL.map(State::as_str).join(", ")))
 }
 

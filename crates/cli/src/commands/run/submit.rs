@@ -3,22 +3,18 @@
 use std::io::Read;
 use std::time::Duration;
 
-use baton::proto::{NAMESPACE_DEFAULT, QUEUE_DEFAULT, RunView, SubmitRun, Time};
-use baton::{Client, ClientError};
+use baton::Client;
+use baton::proto::{NAMESPACE_DEFAULT, QUEUE_DEFAULT, SubmitRun, Time};
 use baton_core::RetryPolicy;
 use clap::Args;
 use serde_json::value::RawValue;
 
 use super::finish;
 use crate::commands::flags;
+use crate::commands::patience::{WAIT, until_ended};
 use crate::duration;
 use crate::exit::Exit;
 use crate::output::Format;
-
-/// How long one question after a run waits on the server.
-const WAIT: Duration = Duration::from_secs(30);
-/// How long a server that does not answer is asked again, while somebody waits for a run.
-const UNREACHABLE_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Args)]
 pub struct SubmitArgs {
@@ -87,41 +83,29 @@ pub async fn submit(client: &Client, args: SubmitArgs) -> Result<(), Exit> {
         return Ok(());
     }
     eprintln!("{}", submitted.id);
-    finish(&wait_for_end(client, &submitted.id).await?, args.format)
+    let ask = async || client.wait_for_run(&submitted.id, WAIT).await;
+    finish(&until_ended(ask, |run| run.state.is_ended()).await?, args.format)
 }
 
-/// Waits until a run has ended; a server that is away for a while is no reason to give up.
-async fn wait_for_end(client: &Client, id: &str) -> Result<RunView, Exit> {
-    let mut answered = tokio::time::Instant::now();
-    loop {
-        match client.wait_for_run(id, WAIT).await {
-            Ok(run) if run.state.is_ended() => return Ok(run),
-            Ok(_) => answered = tokio::time::Instant::now(),
-            Err(error @ ClientError::Unreachable(_)) if answered.elapsed() < UNREACHABLE_MAX => {
-                eprintln!("baton: {error}; still trying");
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
+pub(crate) fn read_input(input: &str) -> Result<Box<RawValue>, Exit> {
+    read_json("--input", input)
 }
 
-fn read_input(input: &str) -> Result<Box<RawValue>, Exit> {
+/// Reads the JSON that a flag holds or names.
+pub(crate) fn read_json(flag: &str, input: &str) -> Result<Box<RawValue>, Exit> {
     let text = match input.strip_prefix('@') {
-        Some(path) => {
-            std::fs::read_to_string(path).map_err(|error| Exit::usage(format!("cannot read {path}: {error}")))?
-        }
+        Some(path) => std::fs::read_to_string(path)
+            .map_err(|error| Exit::usage(format!("{flag}: cannot read {path}: {error}")))?,
         None if input == "-" => {
             let mut text = String::new();
             let read = std::io::stdin().read_to_string(&mut text);
-            read.map_err(|error| Exit::usage(format!("cannot read the standard input: {error}")))?;
+            read.map_err(|error| Exit::usage(format!("{flag}: cannot read the standard input: {error}")))?;
             text
         }
         None => input.to_owned(),
     };
-    serde_json::from_str(&text).map_err(|error| {
-        Exit::usage(format!("the input is not JSON ({error}); text needs quotes of its own: '\"text\"'"))
-    })
+    serde_json::from_str(&text)
+        .map_err(|error| Exit::usage(format!("{flag} is not JSON ({error}); text needs quotes of its own: '\"text\"'")))
 }
 
 #[cfg(test)]

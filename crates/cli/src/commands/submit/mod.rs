@@ -1,6 +1,6 @@
 //! `baton submit`: have a directory or a repository built, and follow the build.
 
-mod source;
+pub mod source;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,8 +10,10 @@ use baton::{Client, ClientError, NewBuild, TransferError};
 use clap::Args;
 use serde::Serialize;
 
+use crate::commands::build::fetch;
 use crate::commands::build::finish;
 use crate::commands::build::follow::{Followed, follow};
+use crate::commands::build::results;
 use crate::commands::build::screen::{Bar, Screen};
 use crate::commands::build::text;
 use crate::commands::flags;
@@ -66,6 +68,9 @@ pub struct SubmitArgs {
 
 /// Submits a build, follows it, fetches its file, and ends as the build did.
 pub async fn submit(client: &Client, args: SubmitArgs) -> Result<(), Exit> {
+    if let Some(output) = &args.output {
+        fetch::check_output(output)?;
+    }
     let key = match &args.idempotency_key {
         Some(key) => key.clone(),
         None => random_key()?,
@@ -132,14 +137,20 @@ where
 async fn directory(args: &SubmitArgs) -> Result<NewBuild, Exit> {
     let certs = match &args.certs {
         Some(path) => {
-            Some(source::open(path).map_err(|error| Exit::usage(format!("--certs {}: {error}", path.display())))?)
+            Some(source::open_certs(path).map_err(|why| Exit::usage(format!("--certs {}: {why}", path.display())))?)
         }
         None => None,
     };
     let directory = args.directory.clone().unwrap_or_else(|| PathBuf::from("."));
-    let packed = source::pack(directory).await?;
+    // Certificates go a way of their own, on which they are encrypted; and what came out of builds is no source.
+    let named = args.certs.iter().chain(&args.output).cloned();
+    let packed = source::pack(directory, named.chain(results::unchanged()).collect()).await?;
     let files = text::count(packed.files, "file", "files");
     eprintln!("-- packed {files}, {}", text::bytes(packed.file.size()));
+    if !packed.left_out.is_empty() {
+        let names: Vec<String> = packed.left_out.iter().map(|name| text::printable(name)).collect();
+        eprintln!("-- left out, as certificates or results of builds: {}", names.join(", "));
+    }
     Ok(NewBuild {
         platform: args.platform.clone().unwrap_or_default(),
         project: args.project.clone(),

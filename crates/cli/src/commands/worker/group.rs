@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use baton::Stop;
+use baton::runs::Stop;
 use tokio::process::{Child, Command};
 
 use crate::os;

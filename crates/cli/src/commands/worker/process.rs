@@ -4,7 +4,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use baton::proto::ClaimedRun;
-use baton::{Cancel, Failure};
+use baton::runs::{Cancel, Failure};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;

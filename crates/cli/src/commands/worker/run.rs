@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use baton::Client;
 use baton::proto::{NAMESPACE_DEFAULT, QUEUE_DEFAULT};
-use baton::{Client, Worker, WorkerEvent};
+use baton::runs::{Worker, WorkerEvent};
 use clap::Args;
 
 use super::{group, health, process};

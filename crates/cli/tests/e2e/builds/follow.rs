@@ -6,11 +6,11 @@ use baton::proto::BuildStatus;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::{Yard, endless, processes, wait_until_gone};
-use crate::site::Leases;
+use crate::on_both_stores;
+use crate::site::{Leases, Store};
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_directory_is_built_and_its_file_comes_back() {
-    let yard = Yard::new(Leases::LONG).await;
+async fn a_directory_is_built_and_its_file_comes_back(store: Store) {
+    let yard = Yard::new(store, Leases::LONG).await;
     yard.write("project/secret.txt", "not for others");
     yard.write("project/.batonignore", "secret.txt\n");
     let recipe = "ls -A; echo oh >&2; echo; cp greeting.txt \"$BATON_OUTPUT_DIR/app.txt\"";
@@ -35,9 +35,8 @@ async fn a_directory_is_built_and_its_file_comes_back() {
     assert_eq!(document["status"], "completed");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_project_brings_its_recipe_and_several_files_come_as_a_zip() {
-    let yard = Yard::new(Leases::LONG).await;
+async fn a_project_brings_its_recipe_and_several_files_come_as_a_zip(store: Store) {
+    let yard = Yard::new(store, Leases::LONG).await;
     yard.write(
         "project/baton.toml",
         "[build.linux]\nrun = '''\ncd \"$BATON_OUTPUT_DIR\"\necho 1 > a\nmkdir b\necho 2 > b/c\n'''\n",
@@ -50,9 +49,8 @@ async fn a_project_brings_its_recipe_and_several_files_come_as_a_zip() {
     assert_eq!((yard.read("unpacked/a"), yard.read("unpacked/b/c")), ("1\n".into(), "2\n".into()));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_build_ends_as_its_recipe_does() {
-    let yard = Yard::new(Leases::LONG).await;
+async fn a_build_ends_as_its_recipe_does(store: Store) {
+    let yard = Yard::new(store, Leases::LONG).await;
     let _worker = yard.worker("one", &["--recipe", "test -e works; cat works"]);
     let failed = yard.submit(&[]).await;
     assert_eq!(failed.code, Some(1), "{failed:?}");
@@ -63,9 +61,50 @@ async fn a_build_ends_as_its_recipe_does() {
     assert!(nothing.out.contains("it does\n") && nothing.err.contains("it left no file"), "{nothing:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn every_command_about_a_build_works() {
-    let yard = Yard::new(Leases::LONG).await;
+/// The first result lies in the project when it is submitted again: by its own name, in a directory, under a new name.
+async fn results_are_not_packed_with_the_source(store: Store) {
+    let yard = Yard::new(store, Leases::LONG).await;
+    let _worker = yard.worker("one", &["--recipe", "find . -type f | sort; cp greeting.txt \"$BATON_OUTPUT_DIR/app\""]);
+    let submit = async |more: &[&str]| {
+        let arguments = [&["submit", ".", "--platform", super::PLATFORM], more].concat();
+        let output = yard.command(&arguments).current_dir(yard.path("project")).output().await.unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        let (out, err) = (text(output.stdout), text(output.stderr));
+        assert!(output.status.success(), "{more:?}: {out}{err}");
+        // The last line says where the result went.
+        let found = out.lines().filter(|line| line.starts_with("./") && !line.ends_with(" B)"));
+        let files: Vec<&str> = found.collect();
+        assert_eq!(files, ["./greeting.txt"], "{more:?}: {err}");
+        err
+    };
+    std::fs::create_dir(yard.path("project/dist")).unwrap();
+    submit(&[]).await;
+    let again = submit(&[]).await;
+    assert!(again.contains("-- left out, as certificates or results of builds: app\n"), "{again}");
+    for output in ["dist", "named", "."] {
+        submit(&["--output", output]).await;
+        submit(&["--output", output]).await;
+    }
+    // What somebody wrote there by hand is source, whatever it is called.
+    yard.write("project/app", "mine");
+    let mine = yard.baton(&["submit", "../project", "--platform", super::PLATFORM]).await;
+    assert!(mine.out.contains("./app\n"), "{mine:?}");
+}
+
+async fn an_output_that_cannot_be_had_is_a_failure(store: Store) {
+    let yard = Yard::new(store, Leases::LONG).await;
+    let nowhere = yard.submit(&["--output", "no/such/place"]).await;
+    assert_eq!(nowhere.code, Some(2), "{nowhere:?}");
+    assert!(nowhere.err.contains("--output no/such/place: there is no directory no/such"), "{nowhere:?}");
+    assert!(!nowhere.err.contains("packed"), "{nowhere:?}");
+    let _worker = yard.worker("one", &["--recipe", "true"]);
+    let nothing = yard.submit(&["--output", "app"]).await;
+    assert_eq!(nothing.code, Some(1), "{nothing:?}");
+    assert!(nothing.err.contains("left no file for --output"), "{nothing:?}");
+}
+
+async fn every_command_about_a_build_works(store: Store) {
+    let yard = Yard::new(store, Leases::LONG).await;
     let id = yard.submit_detached().await;
     let waiting = yard.baton(&["build", "status", &id]).await;
     assert!(waiting.out.contains("place in the queue  1"), "{waiting:?}");
@@ -102,9 +141,8 @@ async fn every_command_about_a_build_works() {
 }
 
 /// Nobody can be asked who has no terminal, and a build is not stopped by accident.
-#[tokio::test(flavor = "multi_thread")]
-async fn who_is_interrupted_without_a_terminal_is_detached() {
-    let yard = Yard::new(Leases::LONG).await;
+async fn who_is_interrupted_without_a_terminal_is_detached(store: Store) {
+    let yard = Yard::new(store, Leases::LONG).await;
     let running = yard.path("running");
     let _worker = yard.worker("one", &["--recipe", &endless(&running)]);
     let mut follower = yard.command(&["submit", "../project", "--platform", super::PLATFORM]).spawn().unwrap();
@@ -130,3 +168,13 @@ async fn who_is_interrupted_without_a_terminal_is_detached() {
     yard.wait_for(&id, BuildStatus::Cancelled).await;
     wait_until_gone(&pids).await;
 }
+
+on_both_stores!(
+    a_directory_is_built_and_its_file_comes_back,
+    a_project_brings_its_recipe_and_several_files_come_as_a_zip,
+    a_build_ends_as_its_recipe_does,
+    results_are_not_packed_with_the_source,
+    an_output_that_cannot_be_had_is_a_failure,
+    every_command_about_a_build_works,
+    who_is_interrupted_without_a_terminal_is_detached,
+);

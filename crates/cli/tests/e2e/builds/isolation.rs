@@ -1,7 +1,8 @@
 //! What a build sees of the machine it runs on.
 
 use super::{Said, Yard};
-use crate::site::{API_KEY, Leases};
+use crate::on_both_stores;
+use crate::site::{API_KEY, Leases, Store};
 
 /// Prints what is around it.
 const LOOK: &str = "env; echo; ls -A /; cat /proc/self/limits";
@@ -18,9 +19,8 @@ fn names(said: &Said) -> Vec<&str> {
 const EXPECTED: [&str; 7] =
     ["BATON_BUILD_ID", "BATON_OUTPUT_DIR", "BATON_PLATFORM", "BATON_SOURCE_DIR", "HOME", "LANG", "PATH"];
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_plain_process_has_limits_and_no_credential() {
-    let yard = Yard::new(Leases::LONG).await;
+async fn a_plain_process_has_limits_and_no_credential(store: Store) {
+    let yard = Yard::new(store, Leases::LONG).await;
     let limits = ["--limit-memory", "3G", "--limit-processes", "12345"];
     let arguments = [&["--recipe", LOOK], limits.as_slice()].concat();
     let _worker = yard.worker_with("one", &arguments, &[("AWS_SECRET_ACCESS_KEY", "do-not-tell")]);
@@ -38,9 +38,8 @@ async fn a_plain_process_has_limits_and_no_credential() {
 }
 
 #[cfg(target_os = "linux")]
-#[tokio::test(flavor = "multi_thread")]
-async fn a_build_that_wants_too_much_memory_fails() {
-    let yard = Yard::new(Leases::LONG).await;
+async fn a_build_that_wants_too_much_memory_fails(store: Store) {
+    let yard = Yard::new(store, Leases::LONG).await;
     // dd takes a buffer of this size at once.
     let recipe = "dd if=/dev/zero of=/dev/null bs=800M count=1";
     let _worker = yard.worker("one", &["--recipe", recipe, "--limit-memory", "400M"]);
@@ -50,19 +49,19 @@ async fn a_build_that_wants_too_much_memory_fails() {
 
 /// Needs `bwrap` and user namespaces. Where they are missing this fails and says so; it is never skipped in silence.
 #[cfg(target_os = "linux")]
-#[tokio::test(flavor = "multi_thread")]
-async fn a_sandbox_shows_the_system_and_nothing_else() {
+async fn a_sandbox_shows_the_system_and_nothing_else(store: Store) {
     let tried = std::process::Command::new("bwrap").args(["--unshare-all", "--ro-bind", "/", "/", "true"]).output();
     let tried = tried.unwrap_or_else(|error| panic!("bwrap cannot be started ({error}): install bubblewrap"));
     let complaint = String::from_utf8_lossy(&tried.stderr);
     assert!(tried.status.success(), "bwrap does not work here; are user namespaces allowed? It said: {complaint}");
 
-    let yard = Yard::new(Leases::LONG).await;
+    let yard = Yard::new(store, Leases::LONG).await;
     let outside = yard.path("outside");
     yard.write("outside", "not for builds");
     let recipe = format!(
         "{LOOK}; grep CapEff /proc/self/status; ls -d /proc/[0-9]* | wc -l; ! cat '{0}'; ! touch /usr/here /etc/here; touch /tmp/here; \
-         echo > '{0}' || echo kept; cp greeting.txt \"$BATON_OUTPUT_DIR/app.txt\"; touch \"$HOME/x\" ./y",
+         echo > '{0}' || echo kept; cp greeting.txt \"$BATON_OUTPUT_DIR/app.txt\"; touch \"$HOME/x\" ./y; \
+         test -e /etc/shadow; ! grep . /etc/shadow",
         outside.display()
     );
     let worker = yard.worker("one", &["--isolation", "bubblewrap", "--recipe", &recipe]);
@@ -73,6 +72,7 @@ async fn a_sandbox_shows_the_system_and_nothing_else() {
     assert_eq!(names(&said), EXPECTED, "{said:?}");
     assert!(said.out.contains("BATON_SOURCE_DIR=/baton/source\n"), "{said:?}");
     assert!(said.out.contains("Read-only file system") && !said.out.contains("not for builds"), "{said:?}");
+    assert!(!said.out.contains("root:*:") && !said.out.contains("root:!") && !said.out.contains("root:$"), "{said:?}");
     // Also when the worker is root: who may mount could mount the system anew, to be written to.
     assert!(said.out.contains("CapEff:\t0000000000000000\n"), "{said:?}");
     for hidden in ["root", "home", "var", "run"] {
@@ -84,18 +84,18 @@ async fn a_sandbox_shows_the_system_and_nothing_else() {
 
 /// What is in a sandbox dies with it.
 #[cfg(target_os = "linux")]
-#[tokio::test(flavor = "multi_thread")]
-async fn a_cancelled_build_in_a_sandbox_leaves_nothing() {
+async fn a_cancelled_build_in_a_sandbox_leaves_nothing(store: Store) {
     use baton::proto::BuildStatus;
-    let yard = Yard::new(Leases::SHORT).await;
+    let yard = Yard::new(store, Leases::SHORT).await;
     // Its numbers are those of the sandbox, so it is known by what it runs.
-    let span = "617.25";
+    let span = if store == Store::Sqlite { "617.25" } else { "617.5" };
     let recipe = format!("setsid sleep {span} & touch \"$BATON_SOURCE_DIR/up\"; echo up; wait");
     let _worker = yard.worker("one", &["--isolation", "bubblewrap", "--recipe", &recipe]);
     let id = yard.submit_detached().await;
     let sleepers = || {
         let all = std::fs::read_dir("/proc").unwrap().flatten();
-        all.filter(|entry| std::fs::read(entry.path().join("cmdline")).is_ok_and(|line| line == b"sleep\x00617.25\x00"))
+        let line = format!("sleep\0{span}\0");
+        all.filter(|entry| std::fs::read(entry.path().join("cmdline")).is_ok_and(|found| found == line.as_bytes()))
             .count()
     };
     crate::wait::eventually("a build at work", async || (sleepers() == 1).then_some(())).await;
@@ -103,3 +103,13 @@ async fn a_cancelled_build_in_a_sandbox_leaves_nothing() {
     yard.wait_for(&id, BuildStatus::Cancelled).await;
     crate::wait::eventually("the end of the sandbox", async || (sleepers() == 0).then_some(())).await;
 }
+
+on_both_stores!(
+    a_plain_process_has_limits_and_no_credential,
+    #[cfg(target_os = "linux")]
+    a_build_that_wants_too_much_memory_fails,
+    #[cfg(target_os = "linux")]
+    a_sandbox_shows_the_system_and_nothing_else,
+    #[cfg(target_os = "linux")]
+    a_cancelled_build_in_a_sandbox_leaves_nothing,
+);

@@ -1,8 +1,17 @@
 //! Builds from end to end: a directory is submitted, a real worker builds it, and what comes out is downloaded.
 
+mod cancel;
+#[cfg(target_os = "linux")]
+mod disk_full;
 mod follow;
 mod isolation;
+#[cfg(target_os = "linux")]
+mod leftovers;
+mod lost_answers;
+mod repositories;
+mod spoilt;
 mod stand_ins;
+mod what_it_gets;
 mod workers;
 
 use std::fs;
@@ -37,8 +46,8 @@ struct Yard {
 }
 
 impl Yard {
-    async fn new(leases: Leases) -> Yard {
-        let yard = Yard { site: Site::start(Store::Sqlite, leases).await };
+    async fn new(store: Store, leases: Leases) -> Yard {
+        let yard = Yard { site: Site::start(store, leases).await };
         for directory in ["project", "desk"] {
             fs::create_dir(yard.path(directory)).unwrap();
         }
@@ -68,13 +77,16 @@ impl Yard {
     }
 
     fn worker_with(&self, name: &str, more: &[&str], environment: &[(&str, &str)]) -> Process {
-        let (work, cache) = (self.path(&format!("{name}/work")), self.path(&format!("{name}/cache")));
         let url = self.site.server.url();
+        let ours = [("BATON_URL", url.as_str()), ("BATON_API_KEY", API_KEY)];
+        Process::spawn(BATON, self.arguments(name, more), ours.into_iter().chain(environment.iter().copied()))
+    }
+
+    fn arguments(&self, name: &str, more: &[&str]) -> Vec<String> {
+        let (work, cache) = (self.path(&format!("{name}/work")), self.path(&format!("{name}/cache")));
         let known = ["worker", "build", "--platform", PLATFORM, "--name", name];
         let places = ["--work-dir", text(&work), "--cache-dir", text(&cache)];
-        let arguments = known.into_iter().chain(places).chain(more.iter().copied());
-        let ours = [("BATON_URL", url.as_str()), ("BATON_API_KEY", API_KEY)];
-        Process::spawn(BATON, arguments, ours.into_iter().chain(environment.iter().copied()))
+        known.into_iter().chain(places).chain(more.iter().copied()).map(str::to_owned).collect()
     }
 
     /// A command of a person who sits in the directory `desk`.

@@ -8,7 +8,8 @@ use baton::proto::BuildStatus;
 use baton_testkit::Process;
 
 use super::{Yard, processes, text, wait_until_gone};
-use crate::site::Leases;
+use crate::on_both_stores;
+use crate::site::{Leases, Store};
 use crate::wait::eventually;
 
 impl Yard {
@@ -31,9 +32,8 @@ impl Yard {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_container_is_run_and_removed() {
-    let yard = Yard::new(Leases::LONG).await;
+async fn a_container_is_run_and_removed(store: Store) {
+    let yard = Yard::new(store, Leases::LONG).await;
     // Does what the container would: writes to the directory that is shown as /baton/output.
     let script = r#"for word in "$@"; do
   case $word in *:/baton/output) echo made > "${word%%:*}/app.txt" ;; esac
@@ -46,13 +46,60 @@ echo out of the container"#;
     assert_eq!(yard.read("desk/app.txt"), "made\n");
     assert!(said.out.contains("out of the container") && !said.out.contains("a variable of the worker"), "{said:?}");
     let calls = yard.calls();
-    assert!(calls[0].starts_with("run --rm --init --name baton-") && calls[0].ends_with("theirs:2 -ec make it"));
-    assert!(calls[1].starts_with("rm --force baton-"), "{calls:?}");
+    assert_eq!(calls[..2], ["version", "image inspect mine:1"], "{calls:?}");
+    assert!(calls[2].starts_with("run --rm --init --name baton-") && calls[2].ends_with("theirs:2 -ec make it"));
+    assert!(calls[3].starts_with("rm --force baton-"), "{calls:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_container_is_removed_also_when_the_build_is_cancelled() {
-    let yard = Yard::new(Leases::SHORT).await;
+async fn a_worker_that_cannot_run_containers_does_not_start(store: Store) {
+    let yard = Yard::new(store, Leases::LONG).await;
+    let silent = "echo 'Cannot connect to the daemon' >&2; exit 1";
+    let without_image = "[ $1 = version ] || { echo 'No such image' >&2; exit 1; }";
+    for (script, complaint) in [
+        (silent, "docker does not answer: Cannot connect to the daemon"),
+        (without_image, "docker does not know the image mine:1 (No such image); `docker pull mine:1` fetches it"),
+    ] {
+        let mut worker = yard.worker_with_stand_in("docker", script, &["--image", "mine:1", "--recipe", "make it"]);
+        assert_eq!(worker.wait(super::PATIENCE).await.code(), Some(1));
+        assert!(worker.output().contains(complaint), "{}", worker.output());
+    }
+}
+
+/// A recipe that never ran has not failed.
+async fn a_build_whose_container_was_not_made_is_given_back(store: Store) {
+    let yard = Yard::new(store, Leases::LONG).await;
+    let script = "[ $1 != run ] || exit 125";
+    let worker = yard.worker_with_stand_in("docker", script, &["--image", "mine:1", "--recipe", "make it"]);
+    let id = yard.submit_detached().await;
+    let client = yard.client();
+    let said = eventually("a build that was given back", async || {
+        let logs = client.build_logs(&id, 0, 100, std::time::Duration::ZERO).await.ok()?;
+        logs.logs.into_iter().find(|line| line.message.starts_with("given back: "))
+    })
+    .await;
+    assert!(said.message.contains("docker made none (exit status: 125)"), "{said:?}; {}", worker.output());
+    yard.wait_for(&id, BuildStatus::Pending).await;
+}
+
+/// What a recipe ends with is its own affair, and an image that nobody has is the submitter's.
+async fn a_recipe_or_an_image_that_is_at_fault_fails_the_build(store: Store) {
+    let yard = Yard::new(store, Leases::LONG).await;
+    let script = r#"case "$*" in
+  *"image inspect nobody"*) echo 'No such image' >&2; exit 1 ;;
+  run*nobody*) exit 125 ;;
+  run*) while [ "$1" != --cidfile ]; do shift; done; echo id > "$2"; exit 125 ;;
+esac"#;
+    let worker = yard.worker_with_stand_in("docker", script, &["--image", "mine:1", "--recipe", "make it"]);
+    let own = yard.submit(&[]).await;
+    assert_eq!(own.code, Some(1), "{own:?}; the worker: {}", worker.output());
+    assert!(own.err.contains("the recipe did not work: exit status: 125"), "{own:?}");
+    let image = yard.submit(&["--image", "nobody:1"]).await;
+    assert_eq!(image.code, Some(1), "{image:?}; the worker: {}", worker.output());
+    assert!(image.err.contains("docker does not know the image nobody:1"), "{image:?}");
+}
+
+async fn a_container_is_removed_also_when_the_build_is_cancelled(store: Store) {
+    let yard = Yard::new(store, Leases::SHORT).await;
     let running = yard.path("running");
     let script = format!("[ $1 = run ] && {{ {}; }}; exit 0", super::endless(&running));
     let _worker = yard.worker_with_stand_in("podman", &script, &["--image", "mine:1", "--recipe", "make it"]);
@@ -65,9 +112,8 @@ async fn a_container_is_removed_also_when_the_build_is_cancelled() {
 }
 
 /// A killed worker cannot remove its container, so somebody else does.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_container_is_removed_also_when_the_worker_is_killed() {
-    let yard = Yard::new(Leases::SHORT).await;
+async fn a_container_is_removed_also_when_the_worker_is_killed(store: Store) {
+    let yard = Yard::new(store, Leases::SHORT).await;
     let running = yard.path("running");
     let script = format!("[ $1 = run ] && {{ {}; }}; exit 0", super::endless(&running));
     let mut worker = yard.worker_with_stand_in("docker", &script, &["--image", "mine:1", "--recipe", "make it"]);
@@ -82,9 +128,8 @@ async fn a_container_is_removed_also_when_the_worker_is_killed() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_machine_is_cloned_used_and_deleted() {
-    let yard = Yard::new(Leases::LONG).await;
+async fn a_machine_is_cloned_used_and_deleted(store: Store) {
+    let yard = Yard::new(store, Leases::LONG).await;
     let up: PathBuf = yard.path("up");
     let up = up.display();
     // The machine can be used once it was asked in vain, and its output is the directory that is shared with it.
@@ -107,3 +152,13 @@ esac"#
     assert_eq!(verbs.iter().filter(|verb| **verb == "exec").count(), 3, "{calls:?}");
     assert_eq!(verbs[verbs.len() - 2..], ["stop", "delete"], "{calls:?}");
 }
+
+on_both_stores!(
+    a_worker_that_cannot_run_containers_does_not_start,
+    a_build_whose_container_was_not_made_is_given_back,
+    a_recipe_or_an_image_that_is_at_fault_fails_the_build,
+    a_container_is_run_and_removed,
+    a_container_is_removed_also_when_the_build_is_cancelled,
+    a_container_is_removed_also_when_the_worker_is_killed,
+    a_machine_is_cloned_used_and_deleted,
+);

@@ -3,12 +3,12 @@
 use baton::proto::BuildStatus;
 
 use super::{PATIENCE, Yard, endless, entries, processes, wait_until_gone};
-use crate::site::Leases;
+use crate::on_both_stores;
+use crate::site::{Leases, Store};
 use crate::wait::eventually;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_cancelled_build_is_killed_with_everything_it_started() {
-    let yard = Yard::new(Leases::SHORT).await;
+async fn a_cancelled_build_is_killed_with_everything_it_started(store: Store) {
+    let yard = Yard::new(store, Leases::SHORT).await;
     let running = yard.path("running");
     // It does not want to go.
     let recipe = format!("trap '' TERM; {}; sleep 600", endless(&running));
@@ -21,9 +21,8 @@ async fn a_cancelled_build_is_killed_with_everything_it_started() {
     eventually("an empty work directory", async || yard.left_by("one").is_empty().then_some(())).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_killed_workers_build_is_finished_by_another_one() {
-    let yard = Yard::new(Leases::SHORT).await;
+async fn a_killed_workers_build_is_finished_by_another_one(store: Store) {
+    let yard = Yard::new(store, Leases::SHORT).await;
     let running = yard.path("running");
     let mut victim = yard.worker("one", &["--recipe", &endless(&running)]);
     let id = yard.submit_detached().await;
@@ -44,9 +43,8 @@ async fn a_killed_workers_build_is_finished_by_another_one() {
     assert_eq!(yard.left_by("one"), Vec::<std::path::PathBuf>::new());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_is_told_to_stop_gives_back_what_it_cannot_finish() {
-    let yard = Yard::new(Leases::LONG).await;
+async fn a_worker_that_is_told_to_stop_gives_back_what_it_cannot_finish(store: Store) {
+    let yard = Yard::new(store, Leases::LONG).await;
     let running = yard.path("running");
     let mut worker = yard.worker("one", &["--recipe", &endless(&running), "--drain-timeout", "200ms"]);
     let id = yard.submit_detached().await;
@@ -61,9 +59,8 @@ async fn a_worker_that_is_told_to_stop_gives_back_what_it_cannot_finish() {
     yard.wait_for(&id, BuildStatus::Completed).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_is_told_to_stop_finishes_what_it_can() {
-    let yard = Yard::new(Leases::LONG).await;
+async fn a_worker_that_is_told_to_stop_finishes_what_it_can(store: Store) {
+    let yard = Yard::new(store, Leases::LONG).await;
     let (running, gate) = (yard.path("running"), yard.site.gate());
     let recipe = format!("touch '{}'; {}; cp greeting.txt \"$BATON_OUTPUT_DIR\"", running.display(), gate.command());
     let mut worker = yard.worker("one", &["--recipe", &recipe, "--drain-timeout", "60s"]);
@@ -77,9 +74,8 @@ async fn a_worker_that_is_told_to_stop_finishes_what_it_can() {
     assert_eq!((build.status, build.attempts), (BuildStatus::Completed, 1), "{build:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn several_builds_run_at_once() {
-    let yard = Yard::new(Leases::LONG).await;
+async fn several_builds_run_at_once(store: Store) {
+    let yard = Yard::new(store, Leases::LONG).await;
     let place = yard.path("arrived");
     std::fs::create_dir(&place).unwrap();
     // Each waits until both are there.
@@ -91,9 +87,8 @@ async fn several_builds_run_at_once() {
     yard.wait_for(&second, BuildStatus::Completed).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_build_that_takes_too_long_is_stopped() {
-    let yard = Yard::new(Leases::LONG).await;
+async fn a_build_that_takes_too_long_is_stopped(store: Store) {
+    let yard = Yard::new(store, Leases::LONG).await;
     let running = yard.path("running");
     let _worker = yard.worker("one", &["--recipe", &endless(&running), "--limit-time", "1s"]);
     let said = yard.submit(&[]).await;
@@ -101,3 +96,12 @@ async fn a_build_that_takes_too_long_is_stopped() {
     assert!(said.err.contains("the build took longer than 1s"), "{said:?}");
     wait_until_gone(&processes(&running).await).await;
 }
+
+on_both_stores!(
+    a_cancelled_build_is_killed_with_everything_it_started,
+    a_killed_workers_build_is_finished_by_another_one,
+    a_worker_that_is_told_to_stop_gives_back_what_it_cannot_finish,
+    a_worker_that_is_told_to_stop_finishes_what_it_can,
+    several_builds_run_at_once,
+    a_build_that_takes_too_long_is_stopped,
+);

@@ -78,7 +78,7 @@ async fn what_is_wrong_is_said_in_the_words_of_the_command_line() {
 async fn the_key_is_found_in_the_data_directory() {
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");
-    let server = baton_testkit::Baton::serve(&["--data", data.to_str().unwrap()], &[]).await;
+    let mut server = baton_testkit::Baton::serve(&["--data", data.to_str().unwrap()], &[]).await;
     let url = server.url();
     let by_variable = [("BATON_URL", url.as_str()), ("BATON_DATA", data.to_str().unwrap())];
     assert_eq!(baton(home.path(), by_variable, &["key", "list"], "").await.code, 0);
@@ -88,4 +88,12 @@ async fn the_key_is_found_in_the_data_directory() {
     std::fs::create_dir_all(&user_data).unwrap();
     std::os::unix::fs::symlink(&data, user_data.join("baton")).unwrap();
     assert_eq!(baton(home.path(), [("BATON_URL", url.as_str())], &["key", "list"], "").await.code, 0);
+    // It is for the server that left it, and for nobody who listens elsewhere, or after it.
+    let elsewhere = url.replace("127.0.0.1", "localhost");
+    let refused = baton(home.path(), [("BATON_URL", elsewhere.as_str())], &["key", "list"], "").await;
+    assert!(refused.code == 4 && refused.err.contains("only to the server that left it there"), "{refused:?}");
+    server.stop().await;
+    let stopped = baton(home.path(), [("BATON_DATA", data.to_str().unwrap())], &["key", "list"], "").await;
+    let expected = format!("no server is running for {}; start it with baton serve", data.display());
+    assert!(stopped.code == 5 && stopped.err.contains(&expected), "{stopped:?}");
 }

@@ -5,6 +5,8 @@ mod exits;
 mod help;
 mod manage;
 mod runs;
+mod schedules;
+mod settings;
 
 use std::path::Path;
 use std::process::Stdio;
@@ -16,41 +18,45 @@ use tokio::process::Command;
 use crate::site::{API_KEY, BATON, Leases, Site, Store};
 
 /// A person at a terminal, with an environment of their own and nothing of ours.
-struct Person {
-    site: Site,
+pub struct Person {
+    pub site: Site,
     variables: Vec<(&'static str, String)>,
 }
 
 /// What a command did.
 #[derive(Debug)]
-struct Said {
-    code: i32,
-    out: String,
-    err: String,
+pub struct Said {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
 }
 
 impl Said {
     /// The output, of a command that must have worked.
-    fn ok(self) -> String {
+    pub fn ok(self) -> String {
         assert_eq!(self.code, 0, "{self:?}");
         self.out.trim_end().to_owned()
     }
 }
 
 impl Person {
-    async fn new(store: Store) -> Person {
-        let site = Site::start(store, Leases::LONG).await;
+    pub async fn new(store: Store) -> Person {
+        Person::with_leases(store, Leases::LONG).await
+    }
+
+    pub async fn with_leases(store: Store, leases: Leases) -> Person {
+        let site = Site::start(store, leases).await;
         let variables = vec![("BATON_URL", site.server.url()), ("BATON_API_KEY", API_KEY.to_owned())];
         Person { site, variables }
     }
 
-    async fn baton(&self, arguments: &[&str]) -> Said {
+    pub async fn baton(&self, arguments: &[&str]) -> Said {
         let variables = self.variables.iter().map(|(name, value)| (*name, value.as_str()));
         baton(self.site.home.path(), variables, arguments, "").await
     }
 
     /// The JSON that a command prints.
-    async fn json(&self, arguments: &[&str]) -> Value {
+    pub async fn json(&self, arguments: &[&str]) -> Value {
         let arguments: Vec<&str> = arguments.iter().copied().chain(["--json"]).collect();
         let said = self.baton(&arguments).await.ok();
         serde_json::from_str(&said).unwrap_or_else(|error| panic!("{arguments:?} printed no JSON ({error}): {said}"))

@@ -13,6 +13,7 @@ use super::{DRAFTS, LocalPlace};
 use crate::artifacts::error::StorageError;
 use crate::artifacts::path::ArtifactPath;
 use crate::artifacts::place::Draft;
+use crate::crash;
 
 /// After so many bytes the disk is asked to write them, while more come: the flush at the end then finds little to do.
 const FLUSH_BYTES: u64 = 64 << 20;
@@ -79,7 +80,9 @@ impl Draft for LocalDraft {
         self.place
             .blocking(move |root| {
                 file.sync_all()?;
+                crash::point("draft.synced");
                 root.publish(&name.path, &target)?;
+                crash::point("draft.renamed");
                 name.given_up();
                 Ok(())
             })

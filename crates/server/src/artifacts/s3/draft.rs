@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 use super::{PENDING, S3Place};
 use crate::artifacts::error::StorageError;
 use crate::artifacts::place::Draft;
+use crate::crash;
 
 /// A draft in a bucket.
 #[derive(Debug)]
@@ -78,7 +79,11 @@ impl S3Draft {
         let (path, id) = (self.path.clone(), upload.id.clone());
         self.land().await?;
         let (place, part, number) = (self.place.clone(), self.cut(), self.parts.len());
-        let send = async move { Ok(place.0.store.put_part(&path, &id, number, part).await?) };
+        let send = async move {
+            let part = place.0.store.put_part(&path, &id, number, part).await?;
+            crash::point("multipart.part");
+            Ok(part)
+        };
         match self.place.0.ahead.clone().try_acquire_owned() {
             Ok(permit) => {
                 self.ahead = Some(tokio::spawn(async move {
@@ -160,6 +165,7 @@ struct Note {
 impl Multipart {
     async fn begin(place: S3Place, path: Path) -> Result<Multipart, StorageError> {
         let id = place.0.store.create_multipart(&path).await?;
+        crash::point("multipart.begun");
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|error| StorageError::Failed(error.to_string()))?;
         let note = place.0.at(&format!("{PENDING}/{}", uuid::Builder::from_random_bytes(random).as_uuid()));
@@ -167,12 +173,14 @@ impl Multipart {
         let text = Note { path: upload.path.to_string(), id: upload.id.clone() };
         let text = serde_json::to_vec(&text).map_err(|error| StorageError::Failed(error.to_string()))?;
         upload.place.0.store.put(&upload.note, text.into()).await?;
+        crash::point("multipart.noted");
         Ok(upload)
     }
 
     async fn complete(mut self, parts: Vec<PartId>) -> Result<(), StorageError> {
         self.place.0.store.complete_multipart(&self.path, &self.id, parts).await?;
         self.completed = true;
+        crash::point("multipart.completed");
         // The file is there: a note that stays only costs the sweep a look.
         if let Err(error) = self.place.0.delete(&self.note).await {
             tracing::warn!(%error, note = %self.note, "the note of a completed upload could not be deleted");

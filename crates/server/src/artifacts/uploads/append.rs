@@ -14,6 +14,7 @@ use crate::artifacts::Storage;
 use crate::artifacts::error::StorageError;
 use crate::artifacts::place::{Append, Source};
 use crate::artifacts::pump::{self, Sink, pump};
+use crate::crash;
 
 /// After so many bytes they are made durable and counted: the most that a crash of the server costs.
 const COMMIT_BYTES: u64 = 32 << 20;
@@ -47,8 +48,11 @@ struct Appending {
 impl Appending {
     async fn commit(&mut self) -> Result<(), StorageError> {
         self.record.progress = self.append.commit().await?;
+        crash::point("upload.committed");
         self.record.keep_hasher(self.hasher.as_ref());
-        save(&self.storage, self.id, &self.record).await
+        save(&self.storage, self.id, &self.record).await?;
+        crash::point("upload.counted");
+        Ok(())
     }
 
     /// What does not count takes no room. Where that fails too, the next piece or the sweep frees it.
@@ -79,6 +83,7 @@ impl Sink for Appending {
         let (hasher, written) = tokio::join!(hashing, self.append.write(std::slice::from_ref(&batch)));
         self.hasher = hasher?;
         written?;
+        crash::point("upload.part");
         // A piece with a sum counts as a whole, or not at all.
         if self.checking.is_none() && self.offset - self.record.progress.offset >= COMMIT_BYTES {
             self.commit().await?;

@@ -32,6 +32,7 @@ use super::path::{ArtifactPath, Folder};
 use super::place::{Progress, Reading};
 use super::put::{Stored, Terms};
 use super::{Storage, pump};
+use crate::crash;
 use crate::entropy::Entropy;
 
 /// Longest `Upload-Metadata`, in bytes.
@@ -42,6 +43,13 @@ const RECORD: &str = "record.json";
 /// Names one upload.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct UploadId(Uuid);
+
+impl UploadId {
+    /// The identifier of the file it becomes: always the same, so that a repeated call finds what the one before has done.
+    pub(crate) fn file_id(self) -> Uuid {
+        self.0
+    }
+}
 
 impl fmt::Display for UploadId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -135,6 +143,7 @@ impl Uploads {
             hash: None,
         };
         save(&self.storage, id, &record).await?;
+        crash::point("upload.created");
         Ok(upload(id, &record))
     }
 
@@ -152,8 +161,8 @@ impl Uploads {
         Ok(self.storage.delete_folder(&Folder::of_upload(id.0)).await?)
     }
 
-    /// Makes a complete upload the file at `path`, and forgets it. May be repeated when its answer was lost, until it has
-    /// been answered once.
+    /// Makes a complete upload the file at `path`. May be repeated with the same path until the upload is forgotten, which is the
+    /// caller's to do once the file is written down: whoever falls before that finds everything still there.
     pub async fn finish(
         &self,
         id: UploadId,
@@ -181,8 +190,14 @@ impl Uploads {
             let terms = Terms { sha256: Some(stored.sha256), ..terms };
             self.storage.put(path, whole.map_err(crate::Error::from).boxed(), terms).await?;
         }
-        self.storage.delete_folder(&Folder::of_upload(id.0)).await?;
+        crash::point("upload.moved");
         Ok(stored)
+    }
+
+    /// Forgets an upload that has become a file.
+    pub async fn forget(&self, id: UploadId) -> Result<(), StorageError> {
+        let _turn = self.turns.take(id.0).await;
+        self.storage.delete_folder(&Folder::of_upload(id.0)).await
     }
 
     /// Deletes uploads that have expired; returns how many.

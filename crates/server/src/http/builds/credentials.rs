@@ -50,6 +50,22 @@ impl FromRequestParts<App> for Shown {
     }
 }
 
+/// The credentials of somebody who may be building: refused before the body is read when there are none.
+#[derive(Clone, Debug)]
+pub(super) struct Builds(pub Shown);
+
+impl FromRequestParts<App> for Builds {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Builds, Error> {
+        let shown = Shown::from_request_parts(parts, app).await?;
+        if shown.machine.is_none() && shown.lease.is_none() {
+            shown.key()?;
+        }
+        Ok(Builds(shown))
+    }
+}
+
 impl Shown {
     /// The caller's API key, which is needed here.
     pub(super) fn key(&self) -> Result<&Arc<Caller>, Error> {

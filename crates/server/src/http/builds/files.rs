@@ -4,17 +4,16 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use baton_proto::BUILD_ID_HEADER;
+use baton_proto::{BUILD_ID_HEADER, Problem, SigningParts};
 use baton_store::{Artifact, ArtifactKind, Scope};
 use http::{HeaderMap, HeaderValue, Method, header};
-use serde_json::json;
 
 use super::super::extract::Path;
 use super::super::ok;
 use super::credentials::Shown;
 use crate::artifacts::{Download, Sha256Sum};
 use crate::service::builds::{self, files, holder, machines};
-use crate::{App, Error};
+use crate::{App, Error, crash};
 
 async fn send(app: &App, file: Artifact, method: &Method, headers: &HeaderMap) -> Result<Response, Error> {
     let (size, sum) = file.stored.ok_or(Error::Internal)?;
@@ -27,6 +26,10 @@ async fn send(app: &App, file: Artifact, method: &Method, headers: &HeaderMap) -
     download.answer(&app.storage, method, headers).await
 }
 
+/// Download what came out of a build.
+#[utoipa::path(get, path = "/api/builds/{id}/download", tag = "builds", security(("build_token" = []), ("api_key" = ["read"])),
+    params(("id" = String, Path, description = "The build")),
+    responses((status = 200, description = "The file"), (status = 206, description = "A part of it"), (status = 304, description = "Not changed"), (status = 412, description = "Changed"), (status = 416, description = "No such part"), (status = 404, body = Problem)))]
 pub(super) async fn result(
     State(app): State<App>,
     shown: Shown,
@@ -37,6 +40,10 @@ pub(super) async fn result(
     submitted_or_built(&app, &shown, &id, ArtifactKind::Result, &method, &headers).await
 }
 
+/// Download a file of a build.
+#[utoipa::path(get, path = "/api/builds/{id}/download/{which}", tag = "builds", security(("build_token" = []), ("api_key" = ["read"])),
+    params(("id" = String, Path, description = "The build"), ("which" = String, Path, description = "`source` or `result`")),
+    responses((status = 200, description = "The file"), (status = 206, description = "A part of it"), (status = 304, description = "Not changed"), (status = 412, description = "Changed"), (status = 416, description = "No such part"), (status = 404, body = Problem)))]
 pub(super) async fn download(
     State(app): State<App>,
     shown: Shown,
@@ -70,7 +77,10 @@ async fn submitted_or_built(
     send(app, file, method, headers).await
 }
 
-/// The source, for whoever builds it. Fetching it is a sign of work.
+/// Get the source, for whoever builds it. Fetching it is a sign of work.
+#[utoipa::path(get, path = "/api/builds/{id}/source", tag = "builders", security(("api_key" = ["worker"], "worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("lease" = [])),
+    params(("id" = String, Path, description = "The build")),
+    responses((status = 200, description = "The file"), (status = 206, description = "A part of it"), (status = 304, description = "Not changed"), (status = 412, description = "Changed"), (status = 416, description = "No such part"), (status = 404, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn source(
     State(app): State<App>,
     shown: Shown,
@@ -82,10 +92,14 @@ pub(super) async fn source(
     let file = files::published(&app, &found, ArtifactKind::Source).await?;
     let file = file.ok_or(Error::NotFound { what: "file", id: "to build: the build is from a repository".into() })?;
     machines::begun(&app, lease).await?;
+    crash::point("download.begun");
     send(&app, file, &method, &headers).await
 }
 
-/// The archive with the certificates, for whoever builds.
+/// Get the archive with the certificates, for whoever builds. Every read is written to the audit log.
+#[utoipa::path(get, path = "/api/builds/{id}/certs", tag = "builders", security(("api_key" = ["worker"], "worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("lease" = [])),
+    params(("id" = String, Path, description = "The build")),
+    responses((status = 200, description = "The archive"), (status = 404, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn certs(State(app): State<App>, shown: Shown, Path(id): Path<String>) -> Result<Response, Error> {
     let archive = machines::certs(&app, &shown.proof(None)?, &id).await?;
     let mut response = archive.into_response();
@@ -95,30 +109,34 @@ pub(super) async fn certs(State(app): State<App>, shown: Shown, Path(id): Path<S
     Ok(response)
 }
 
-/// The parts of that archive, and a password for a fresh keychain.
+/// Get the parts of that archive, and a password for a fresh keychain.
+#[utoipa::path(get, path = "/api/builds/{id}/certs-secure", tag = "builders", security(("api_key" = ["worker"], "worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("lease" = [])),
+    params(("id" = String, Path, description = "The build"), ("X-Build-Id" = String, Header, description = "The build, again")),
+    responses((status = 200, body = SigningParts), (status = 404, body = Problem), (status = 409, body = Problem), (status = 422, body = Problem)))]
 pub(super) async fn certs_secure(
     State(app): State<App>,
     shown: Shown,
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
+    let proof = shown.proof(None)?;
     let repeated = headers.get(BUILD_ID_HEADER).and_then(|value| value.to_str().ok());
     if repeated != Some(id.as_str()) {
         return Err(Error::Forbidden("X-Build-Id must repeat the build's id".into()));
     }
-    let archive = machines::certs(&app, &shown.proof(None)?, &id).await?;
+    let archive = machines::certs(&app, &proof, &id).await?;
     let certs = baton_archive::certs(std::io::Cursor::new(&archive[..]))
         .map_err(|error| Error::Invalid(format!("the certs archive cannot be used: {error}")))?;
     let mut random = [0; 24];
     app.entropy.fill(&mut random);
     let profiles: Vec<String> =
         certs.provisioning_profiles.iter().map(|(_, bytes)| STANDARD.encode(bytes.expose())).collect();
-    let mut response = ok(&json!({
-        "p12": STANDARD.encode(certs.p12.expose()),
-        "p12Password": certs.p12_password.expose(),
-        "keychainPassword": STANDARD.encode(random),
-        "provisioningProfiles": profiles,
-    }));
+    let mut response = ok(&SigningParts {
+        p12: STANDARD.encode(certs.p12.expose()),
+        p12_password: certs.p12_password.expose().to_owned(),
+        keychain_password: STANDARD.encode(random),
+        provisioning_profiles: profiles,
+    });
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)
 }

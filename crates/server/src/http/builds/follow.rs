@@ -7,13 +7,14 @@ use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use baton_core::RunId;
-use baton_proto::BuildLogLine;
+use baton_proto::{BuildLogLine, BuildLogs, Problem};
 use baton_store::Scope;
 use futures_util::stream::{self, Stream, StreamExt};
 use http::HeaderMap;
 use http::header::ACCEPT;
 use serde::Deserialize;
 use tokio::time::Instant;
+use utoipa::IntoParams;
 
 use super::super::extract::{Params, Path};
 use super::super::ok;
@@ -26,16 +27,24 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Longest time a page waits for lines.
 const WAIT_MS_MAX: u64 = 60_000;
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
+#[into_params(parameter_in = Query)]
 pub(super) struct LogsQuery {
+    /// At most this many lines.
     limit: Option<usize>,
+    /// Only lines after the one with this number.
     after: Option<u64>,
     /// Waits this long for lines when there are none.
     wait_ms: Option<u64>,
+    /// Answer with a stream of events, as `Accept: text/event-stream` does.
     follow: Option<bool>,
 }
 
+/// Read a log: a page, a page that waits for lines, or a stream of events that follows.
+#[utoipa::path(get, path = "/api/builds/{id}/logs", tag = "builds", security(("build_token" = []), ("api_key" = ["read"])),
+    params(("id" = String, Path, description = "The build"), LogsQuery),
+    responses((status = 200, body = BuildLogs), (status = 404, body = Problem), (status = 422, body = Problem)))]
 pub(super) async fn logs(
     State(app): State<App>,
     shown: Shown,

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use baton_proto::{GitResult, IDEMPOTENCY_KEY_HEADER, SubmitGitBuild};
+use baton_proto::{BuildView, GitJob, GitResult, IDEMPOTENCY_KEY_HEADER, Problem, SubmitGitBuild};
 use http::{HeaderMap, StatusCode};
 
 use super::super::extract::{Auth, BatchJson, Json, Path};
@@ -11,6 +11,10 @@ use super::runs::header_text;
 use crate::service::builds::git;
 use crate::{App, Error};
 
+/// Submit a build from a repository.
+#[utoipa::path(post, path = "/api/v1/builds", tag = "polling builders", security(("api_key" = ["submit"])),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated submit harmless")), request_body = SubmitGitBuild,
+    responses((status = 201, body = BuildView), (status = 422, body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn submit(
     State(app): State<App>,
     Auth(caller): Auth,
@@ -21,6 +25,9 @@ pub(super) async fn submit(
     Ok(answer(StatusCode::CREATED, &git::submit(&app, &caller, new, key.as_deref()).await?))
 }
 
+/// Claim the next build from a repository.
+#[utoipa::path(get, path = "/api/v1/builds/pending", tag = "polling builders", security(("api_key" = ["worker"])),
+    responses((status = 200, body = GitJob), (status = 204, description = "Nothing waits"), (status = 429, body = Problem)))]
 pub(super) async fn pending(State(app): State<App>, Auth(caller): Auth) -> Result<Response, Error> {
     Ok(match git::claim(&app, &caller).await? {
         Some(job) => ok(&job),
@@ -28,6 +35,10 @@ pub(super) async fn pending(State(app): State<App>, Auth(caller): Auth) -> Resul
     })
 }
 
+/// End a build that was claimed.
+#[utoipa::path(post, path = "/api/v1/builds/{id}/result", tag = "polling builders", security(("api_key" = ["worker"])),
+    params(("id" = String, Path, description = "The build")), request_body = GitResult,
+    responses((status = 200, body = BuildView), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn result(
     State(app): State<App>,
     Auth(caller): Auth,

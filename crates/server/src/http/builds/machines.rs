@@ -4,17 +4,20 @@ use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use baton_proto::{NewLogs, Time};
+use baton_proto::{
+    AddedLogs, BuildMeasurement, BuildTelemetry, Done, MachineToken, MachineView, NewLogs, Problem, Time,
+};
+use baton_store::Measured;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 use http::header::CONTENT_TYPE;
 use http_body_util::BodyExt;
 use serde::Deserialize;
-use serde_json::json;
+use utoipa::{IntoParams, ToSchema};
 
 use super::super::extract::{BatchJson, Json, Params, Path};
 use super::super::ok;
-use super::credentials::Shown;
+use super::credentials::{Builds, Shown};
 use super::{multipart, workers};
 use crate::artifacts::Source;
 use crate::service::builds::holder::Proof;
@@ -22,52 +25,74 @@ use crate::service::builds::results::Received;
 use crate::service::builds::{logs, machines, results};
 use crate::{App, Error};
 
-#[derive(Debug, Deserialize)]
+/// What a machine shows to become known.
+#[derive(Debug, Deserialize, ToSchema)]
 pub(super) struct Otp {
+    /// The one-time password of the job.
     otp: String,
 }
 
+/// Make a machine known with the one-time password of the job; once, within ten minutes.
+#[utoipa::path(post, path = "/api/builds/{id}/authenticate", tag = "machines",
+    params(("id" = String, Path, description = "The build")), request_body = Otp,
+    responses((status = 200, body = MachineToken), (status = 403, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem), (status = 422, body = Problem)))]
 pub(super) async fn authenticate(
     State(app): State<App>,
     Path(id): Path<String>,
     Json(Otp { otp }): Json<Otp>,
 ) -> Result<Response, Error> {
     let admitted = machines::authenticate(&app, &id, &otp).await?;
-    Ok(ok(&json!({"vm_token": admitted.vm_token, "expires_at": admitted.expires_at})))
+    Ok(ok(&MachineToken { vm_token: admitted.vm_token, expires_at: admitted.expires_at }))
 }
 
+/// Say that the machine is ready.
+#[utoipa::path(post, path = "/api/builds/{id}/vm-ready", tag = "machines", security(("api_key" = ["worker"], "worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("lease" = [])),
+    params(("id" = String, Path, description = "The build")),
+    responses((status = 200, body = Done), (status = 404, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn ready(State(app): State<App>, shown: Shown, Path(id): Path<String>) -> Result<Response, Error> {
     machines::seen(&app, &shown.proof(None)?, &id, true).await?;
-    Ok(ok(&json!({"success": true})))
+    Ok(ok(&Done::YES))
 }
 
+/// Say that the machine lives.
+#[utoipa::path(post, path = "/api/builds/{id}/heartbeat", tag = "machines", security(("api_key" = ["worker"], "worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("lease" = [])),
+    params(("id" = String, Path, description = "The build")),
+    responses((status = 200, body = Done), (status = 404, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn heartbeat(State(app): State<App>, shown: Shown, Path(id): Path<String>) -> Result<Response, Error> {
     machines::seen(&app, &shown.proof(None)?, &id, false).await?;
-    Ok(ok(&json!({"success": true})))
+    Ok(ok(&Done::YES))
 }
 
+/// Ask whether the machine of a build is ready.
+#[utoipa::path(get, path = "/api/builds/{id}/vm-status", tag = "machines", security(("api_key" = ["worker"], "worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("lease" = [])),
+    params(("id" = String, Path, description = "The build")),
+    responses((status = 200, body = MachineView), (status = 404, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn status(State(app): State<App>, shown: Shown, Path(id): Path<String>) -> Result<Response, Error> {
     let machine = machines::status(&app, &shown.proof(None)?, &id).await?;
-    Ok(ok(&json!({
-        "vm_ready": machine.ready_at.is_some(),
-        "vm_ready_at": machine.ready_at.map(Time),
-        "authenticated_at": machine.otp_used_at.map(Time),
-        "last_heartbeat_at": machine.seen_at.map(Time),
-    })))
+    Ok(ok(&MachineView {
+        vm_ready: machine.ready_at.is_some(),
+        vm_ready_at: machine.ready_at.map(Time),
+        authenticated_at: machine.otp_used_at.map(Time),
+        last_heartbeat_at: machine.seen_at.map(Time),
+    }))
 }
 
+/// Add lines to the log.
+#[utoipa::path(post, path = "/api/builds/{id}/logs", tag = "machines", security(("api_key" = ["worker"], "worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("lease" = [])),
+    params(("id" = String, Path, description = "The build")), request_body = NewLogs,
+    responses((status = 200, body = AddedLogs), (status = 404, body = Problem), (status = 409, body = Problem), (status = 413, body = Problem)))]
 pub(super) async fn logs(
     State(app): State<App>,
-    shown: Shown,
+    Builds(shown): Builds,
     Path(id): Path<String>,
     BatchJson(new): BatchJson<NewLogs>,
 ) -> Result<Response, Error> {
     let last = logs::add(&app, &shown.proof(None)?, &id, new).await?;
-    Ok(ok(&json!({"success": true, "last": last})))
+    Ok(ok(&AddedLogs { success: true, last }))
 }
 
 /// Names as different programs send them. Percentages and shares of one are told apart by their size.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default)]
 pub(super) struct Telemetry {
     #[serde(alias = "cpu_percent", alias = "cpuPercent")]
@@ -76,38 +101,50 @@ pub(super) struct Telemetry {
     memory: Option<f64>,
 }
 
+/// Add a measurement.
+#[utoipa::path(post, path = "/api/builds/{id}/telemetry", tag = "machines", security(("api_key" = ["worker"], "worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("lease" = [])),
+    params(("id" = String, Path, description = "The build")), request_body = Telemetry,
+    responses((status = 200, body = Done), (status = 404, body = Problem), (status = 409, body = Problem), (status = 422, body = Problem)))]
 pub(super) async fn telemetry(
     State(app): State<App>,
-    shown: Shown,
+    Builds(shown): Builds,
     Path(id): Path<String>,
     Json(said): Json<Telemetry>,
 ) -> Result<Response, Error> {
     machines::measured(&app, &shown.proof(None)?, &id, said.cpu, said.memory).await?;
-    Ok(ok(&json!({"success": true})))
+    Ok(ok(&Done::YES))
 }
 
+/// Read what was measured while it was built.
+#[utoipa::path(get, path = "/api/builds/{id}/telemetry", tag = "builds", security(("build_token" = []), ("api_key" = ["read"])),
+    params(("id" = String, Path, description = "The build")),
+    responses((status = 200, body = BuildTelemetry), (status = 404, body = Problem)))]
 pub(super) async fn measurements(
     State(app): State<App>,
     shown: Shown,
     Path(id): Path<String>,
 ) -> Result<Response, Error> {
     let all = machines::measurements(&app, &shown.reader()?, &id).await?;
-    let shown: Vec<_> =
-        all.iter().map(|one| json!({"timestamp": Time(one.at), "cpu": one.cpu, "memory": one.memory})).collect();
-    Ok(ok(&json!({"telemetry": shown})))
+    let shown = |one: Measured| BuildMeasurement { timestamp: Time(one.at), cpu: one.cpu, memory: one.memory };
+    Ok(ok(&BuildTelemetry { telemetry: all.into_iter().map(shown).collect() }))
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
+#[into_params(parameter_in = Query)]
 pub(super) struct ArtifactQuery {
     /// Whether the build is completed with it; yes unless told otherwise.
     complete: Option<bool>,
+    /// What the file is called.
     name: Option<String>,
     /// An upload that came in pieces, instead of a body.
     upload: Option<String>,
 }
 
-/// The file that came out: as the body, or as the first file of a form.
+/// Upload the file that came out: as the body, as the first file of a form, or as an upload that came in pieces.
+#[utoipa::path(post, path = "/api/builds/{id}/artifact", tag = "machines", security(("api_key" = ["worker"], "worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("lease" = [])),
+    params(("id" = String, Path, description = "The build"), ArtifactQuery),
+    responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem), (status = 413, body = Problem), (status = 422, body = Problem), (status = 507, body = Problem)))]
 pub(super) async fn artifact(
     State(app): State<App>,
     shown: Shown,
@@ -123,6 +160,9 @@ pub(super) async fn artifact(
         let pieces = (&**shown.key()?, super::runs::upload_id(upload)?);
         let received = results::receive_upload(&app, &proof, &id, query.name.as_deref(), terms, pieces).await?;
         return done(&app, &proof, &id, &query, received).await;
+    }
+    if !is_form {
+        multipart::check_length(&headers, app.settings.artifact_bytes_max)?;
     }
     let received = match is_form {
         false => results::receive(&app, &proof, &id, query.name.as_deref(), terms, whole(&app, request)).await?,
@@ -155,7 +195,7 @@ async fn done(
     if query.complete.unwrap_or(true) {
         results::complete(app, proof, id, Some(received)).await?;
     }
-    Ok(ok(&json!({"success": true})))
+    Ok(ok(&Done::YES))
 }
 
 /// The body of a request as it comes.

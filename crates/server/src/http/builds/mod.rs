@@ -3,6 +3,7 @@
 mod credentials;
 mod files;
 mod follow;
+mod forms;
 mod git;
 mod machines;
 mod multipart;
@@ -11,60 +12,80 @@ mod runs;
 mod storage;
 mod workers;
 
-use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::routing::{get, head, post};
+use axum::routing::{get, post};
+use utoipa::openapi::path::{HttpMethod, PathItem};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::App;
 
-/// The routes of the protocol under /api. They are given by programs that exist, and are described in docs/expo.md.
-pub(super) fn routes() -> Router<App> {
-    let uploads = Router::new()
-        .route("/api/builds", post(runs::submit))
+/// Second names of routes, which programs that exist use as well: method, second name, first name.
+const SECOND_NAMES: [(HttpMethod, &str, &str); 5] = [
+    (HttpMethod::Post, "/api/builds/submit", "/api/builds"),
+    (HttpMethod::Post, "/api/workers/result", "/api/workers/upload"),
+    (HttpMethod::Get, "/api/builds/{id}/status", "/api/builds/{id}"),
+    (HttpMethod::Get, "/api/health", "/health"),
+    (HttpMethod::Get, "/api/stats", "/public/stats"),
+];
+
+/// The routes of builds. Those under /api are given by programs that exist, and are explained in docs/expo.md.
+pub(super) fn routes() -> OpenApiRouter<App> {
+    let uploads = OpenApiRouter::new()
+        .routes(routes!(runs::submit))
         .route("/api/builds/submit", post(runs::submit))
-        .route("/api/workers/upload", post(workers::upload))
+        .routes(routes!(workers::upload))
         .route("/api/workers/result", post(workers::upload))
-        .route("/api/builds/{id}/artifact", post(machines::artifact))
-        .route("/api/v1/uploads", post(storage::create).options(storage::options))
-        .route("/api/v1/uploads/{id}", head(storage::head).patch(storage::patch).delete(storage::delete))
-        .route("/api/v1/cache/{sha256}", get(storage::get_cached).put(storage::put_cached))
+        .routes(routes!(machines::artifact))
+        .routes(routes!(storage::create, storage::options))
+        .routes(routes!(storage::head, storage::patch, storage::delete))
+        .routes(routes!(storage::get_cached, storage::put_cached))
         // They are streamed, and have limits of their own.
         .layer(DefaultBodyLimit::disable());
-    Router::new()
+    let mut all = OpenApiRouter::new()
         .merge(uploads)
-        .route("/api/builds", get(runs::list))
-        .route("/api/builds/active", get(runs::active))
-        .route("/api/builds/statistics", get(runs::statistics))
-        .route("/api/builds/{id}", get(runs::get))
+        .routes(routes!(runs::list))
+        .routes(routes!(runs::active))
+        .routes(routes!(runs::statistics))
+        .routes(routes!(runs::get))
         .route("/api/builds/{id}/status", get(runs::get))
-        .route("/api/builds/{id}/logs", get(follow::logs).post(machines::logs))
-        .route("/api/builds/{id}/download", get(files::result))
-        .route("/api/builds/{id}/download/{which}", get(files::download))
-        .route("/api/builds/{id}/cancel", post(runs::cancel))
-        .route("/api/builds/{id}/retry", post(runs::retry))
-        .route("/api/builds/{id}/source", get(files::source))
-        .route("/api/builds/{id}/certs", get(files::certs))
-        .route("/api/builds/{id}/certs-secure", get(files::certs_secure))
-        .route("/api/builds/{id}/authenticate", post(machines::authenticate))
-        .route("/api/builds/{id}/vm-ready", post(machines::ready))
-        .route("/api/builds/{id}/vm-status", get(machines::status))
-        .route("/api/builds/{id}/heartbeat", post(machines::heartbeat))
-        .route("/api/builds/{id}/telemetry", get(machines::measurements).post(machines::telemetry))
-        .route("/api/workers/register", post(workers::register))
-        .route("/api/workers/poll", get(workers::poll))
-        .route("/api/workers/unregister", post(workers::unregister))
-        .route("/api/workers/fail", post(workers::fail))
-        .route("/api/workers/abandon", post(workers::abandon))
-        .route("/api/workers/heartbeat", post(workers::heartbeat))
-        .route("/api/workers/{id}/stats", get(workers::stats))
-        .route("/api/diagnostics/report", post(overview::report))
-        .route("/api/diagnostics/{worker_id}", get(overview::diagnostics))
-        .route("/api/diagnostics/{worker_id}/latest", get(overview::latest))
-        .route("/health", get(overview::health))
+        .routes(routes!(follow::logs, machines::logs))
+        .routes(routes!(files::result))
+        .routes(routes!(files::download))
+        .routes(routes!(runs::cancel))
+        .routes(routes!(runs::retry))
+        .routes(routes!(files::source))
+        .routes(routes!(files::certs))
+        .routes(routes!(files::certs_secure))
+        .routes(routes!(machines::authenticate))
+        .routes(routes!(machines::ready))
+        .routes(routes!(machines::status))
+        .routes(routes!(machines::heartbeat))
+        .routes(routes!(machines::measurements, machines::telemetry))
+        .routes(routes!(workers::register))
+        .routes(routes!(workers::poll))
+        .routes(routes!(workers::unregister))
+        .routes(routes!(workers::fail))
+        .routes(routes!(workers::abandon))
+        .routes(routes!(workers::heartbeat))
+        .routes(routes!(workers::stats))
+        .routes(routes!(overview::report))
+        .routes(routes!(overview::diagnostics))
+        .routes(routes!(overview::latest))
+        .routes(routes!(overview::health))
         .route("/api/health", get(overview::health))
+        .routes(routes!(overview::stats))
         .route("/api/stats", get(overview::stats))
-        .route("/public/stats", get(overview::stats))
-        .route("/api/v1/builds", post(git::submit))
-        .route("/api/v1/builds/pending", get(git::pending))
-        .route("/api/v1/builds/{id}/result", post(git::result))
+        .routes(routes!(git::submit))
+        .routes(routes!(git::pending))
+        .routes(routes!(git::result));
+    let paths = &mut all.get_openapi_mut().paths;
+    for (method, second, first) in SECOND_NAMES {
+        let found = paths.get_path_operation(first, method.clone()).cloned();
+        if let Some(mut operation) = found {
+            operation.summary = Some(format!("Another name of {first}."));
+            paths.paths.insert(second.into(), PathItem::new(method, operation));
+        }
+    }
+    all
 }

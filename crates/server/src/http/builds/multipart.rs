@@ -8,7 +8,8 @@ use axum::extract::multipart::{Field, Multipart, MultipartError};
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
 use futures_util::stream::{self, Stream, StreamExt};
-use http::StatusCode;
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, StatusCode};
 
 use crate::artifacts::Source;
 use crate::{App, Error};
@@ -16,8 +17,23 @@ use crate::{App, Error};
 /// Longest text field, in bytes.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
 
+/// Room in a form for what comes with its large file: fields, boundaries, certificates.
+const FORM_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// Refuses a body that says of itself that it is larger than this, before any of it is read.
+pub(super) fn check_length(headers: &HeaderMap, bytes_max: u64) -> Result<(), Error> {
+    let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    match length {
+        Some(length) if length > bytes_max => {
+            Err(Error::TooLarge { limit: usize::try_from(bytes_max).unwrap_or(usize::MAX) })
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// The body of a request, which has to be a multipart one.
 pub(super) async fn open(app: &App, request: Request) -> Result<Multipart, Error> {
+    check_length(request.headers(), app.settings.artifact_bytes_max.saturating_add(FORM_BYTES_MAX))?;
     let request = request.map(|body| Body::from_stream(one_at_a_time(body.into_data_stream())));
     Multipart::from_request(request, app).await.map_err(|rejection| {
         Error::Malformed(format!("the body must be multipart/form-data: {}", rejection.body_text()))

@@ -2,50 +2,69 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use serde_json::{Value, json};
+use baton_proto::{BuildQueue, DiagnosticReports, Done, Problem, PublicStats, ServerHealth};
+use serde_json::Value;
 
 use super::super::extract::{Auth, Json, Path};
 use super::super::ok;
 use crate::service::builds::overview;
 use crate::{App, Error};
 
+/// See whether the server works, and how many builds wait.
+#[utoipa::path(get, path = "/health", tag = "overview",
+    responses((status = 200, body = ServerHealth), (status = 503, body = Problem)))]
 pub(super) async fn health(State(app): State<App>) -> Result<Response, Error> {
     let health = overview::health(&app).await?;
-    Ok(ok(&json!({
-        "status": "ok",
-        "queue": {"pending": health.pending, "active": health.active},
-        "storage": health.storage,
-    })))
+    Ok(ok(&ServerHealth {
+        status: "ok".into(),
+        queue: BuildQueue { pending: health.pending, active: health.active },
+        storage: health.storage.into(),
+    }))
 }
 
+/// Numbers for everybody, a few seconds old.
+#[utoipa::path(get, path = "/public/stats", tag = "overview",
+    responses((status = 200, body = PublicStats), (status = 503, body = Problem)))]
 pub(super) async fn stats(State(app): State<App>) -> Result<Response, Error> {
     let stats = overview::stats(&app).await?;
-    Ok(ok(&json!({
-        "nodesOnline": stats.nodes_online,
-        "buildsQueued": stats.builds_queued,
-        "activeBuilds": stats.active_builds,
-        "buildsToday": stats.builds_today,
-        "totalBuilds": stats.total_builds,
-    })))
+    Ok(ok(&PublicStats {
+        nodes_online: stats.nodes_online,
+        builds_queued: stats.builds_queued,
+        active_builds: stats.active_builds,
+        builds_today: stats.builds_today,
+        total_builds: stats.total_builds,
+    }))
 }
 
+/// Keep what a builder reports of itself; the last report of each day stays.
+#[utoipa::path(post, path = "/api/diagnostics/report", tag = "overview", security(("api_key" = ["worker"])),
+    request_body(content = Object, description = "`worker_id`, and anything else"),
+    responses((status = 200, body = Done), (status = 413, body = Problem), (status = 422, body = Problem)))]
 pub(super) async fn report(
     State(app): State<App>,
     Auth(caller): Auth,
     Json(report): Json<Value>,
 ) -> Result<Response, Error> {
     overview::report(&app, &caller, report).await?;
-    Ok(ok(&json!({"success": true})))
+    Ok(ok(&Done::YES))
 }
 
+/// Read the reports of a builder, one for each day.
+#[utoipa::path(get, path = "/api/diagnostics/{worker_id}", tag = "overview", security(("api_key" = ["read"])),
+    params(("worker_id" = String, Path, description = "The builder")),
+    responses((status = 200, body = DiagnosticReports)))]
 pub(super) async fn diagnostics(
     State(app): State<App>,
     Auth(caller): Auth,
     Path(worker_id): Path<String>,
 ) -> Result<Response, Error> {
-    Ok(ok(&json!({"reports": overview::reports(&app, &caller, &worker_id).await?})))
+    Ok(ok(&DiagnosticReports { reports: overview::reports(&app, &caller, &worker_id).await? }))
 }
 
+/// Read the last report of a builder.
+#[utoipa::path(get, path = "/api/diagnostics/{worker_id}/latest", tag = "overview", security(("api_key" = ["read"])),
+    params(("worker_id" = String, Path, description = "The builder")),
+    responses((status = 200, body = Object), (status = 404, body = Problem)))]
 pub(super) async fn latest(
     State(app): State<App>,
     Auth(caller): Auth,

@@ -2,25 +2,33 @@
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use baton_proto::{BuildStatus, IDEMPOTENCY_KEY_HEADER};
-use baton_store::{ArtifactOwner, Page};
+use baton_proto::{
+    ActiveBuilds, BuildPage, BuildStatistics, BuildStatus, BuildView, CancelledBuild, IDEMPOTENCY_KEY_HEADER, Problem,
+    SubmittedBuild,
+};
+use baton_store::{ArtifactOwner, BuildCounts, Page};
 use http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
 use serde_json::json;
+use utoipa::IntoParams;
 
 use super::super::extract::{Auth, Params, Path};
 use super::super::runs::{cursor, page_size};
 use super::super::{answer, ok};
 use super::credentials::Shown;
+use super::forms::BuildForm;
 use super::multipart;
 use crate::artifacts::{Terms, UploadId, announced};
 use crate::auth::Caller;
-use crate::service::builds::files::{self, File, NewFile};
+use crate::service::builds::files::{self, File, NewFile, Origin};
 use crate::service::builds::submit::Wishes;
 use crate::service::builds::{self, control, read};
-use crate::{App, Error};
+use crate::{App, Error, crash};
 
-/// Submits a build: its source, and what its submitter wishes, as fields of one body.
+/// Submit a build: its source, and what its submitter wishes, as fields of one body.
+#[utoipa::path(post, path = "/api/builds", tag = "builds", security(("api_key" = ["submit"])),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated submit harmless")), request_body(content = BuildForm, content_type = "multipart/form-data"),
+    responses((status = 201, body = SubmittedBuild), (status = 400, body = Problem), (status = 413, body = Problem), (status = 422, body = Problem), (status = 503, body = Problem), (status = 507, body = Problem)))]
 pub(super) async fn submit(State(app): State<App>, Auth(caller): Auth, request: Request) -> Response {
     match take(&app, &caller, request).await {
         Ok(submitted) => answer(StatusCode::CREATED, &submitted),
@@ -46,6 +54,7 @@ async fn take(app: &App, caller: &Caller, request: Request) -> Result<baton_prot
     let (mut source, mut certs): (Option<File>, Option<File>) = (None, None);
     let namespace = builds::namespace_of(caller);
     caller.may(baton_store::Scope::Submit, namespace)?;
+    crash::point("submit.begun");
     while let Some(field) = multipart::next(app, &mut body).await? {
         let name = field.name().unwrap_or_default().to_owned();
         match name.as_str() {
@@ -91,7 +100,7 @@ async fn take(app: &App, caller: &Caller, request: Request) -> Result<baton_prot
     // When nobody knows whether the build was taken in, its files stay: the collector removes them if it was not.
     if result.as_ref().is_err_and(Error::is_refusal) {
         for (file, kind) in [(source, baton_store::ArtifactKind::Source), (certs, baton_store::ArtifactKind::Certs)] {
-            if let Some(file) = file {
+            if let Some(file) = file.filter(|file| file.origin == Origin::Body) {
                 files::remove(app, file.id, &files::path_of(file.id, kind)).await;
             }
         }
@@ -112,16 +121,26 @@ pub(super) fn header_text(headers: &HeaderMap, name: &str) -> Result<Option<Stri
     value.to_str().map(|text| Some(text.to_owned())).map_err(|_| Error::Invalid(format!("{name} must be plain text")))
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
+#[into_params(parameter_in = Query)]
 pub(super) struct ListBuilds {
+    /// Only with this status.
     status: Option<BuildStatus>,
+    /// Only for this platform.
     platform: Option<String>,
+    /// Only those that this builder has, or had at their end.
     worker_id: Option<String>,
+    /// At most this many.
     limit: Option<usize>,
+    /// Where the page before ended.
     cursor: Option<String>,
 }
 
+/// List builds, newest first.
+#[utoipa::path(get, path = "/api/builds", tag = "builds", security(("api_key" = ["read"])),
+    params(ListBuilds),
+    responses((status = 200, body = BuildPage), (status = 422, body = Problem)))]
 pub(super) async fn list(
     State(app): State<App>,
     Auth(caller): Auth,
@@ -136,34 +155,43 @@ pub(super) async fn list(
     Ok(ok(&read::list(&app, &caller, &filter, page).await?))
 }
 
+/// List the builds that somebody has.
+#[utoipa::path(get, path = "/api/builds/active", tag = "builds", security(("api_key" = ["read"])),
+    responses((status = 200, body = ActiveBuilds)))]
 pub(super) async fn active(State(app): State<App>, Auth(caller): Auth) -> Result<Response, Error> {
-    Ok(ok(&json!({"builds": read::active(&app, &caller).await?})))
+    Ok(ok(&ActiveBuilds { builds: read::active(&app, &caller).await? }))
 }
 
+/// Count builds by their status.
+#[utoipa::path(get, path = "/api/builds/statistics", tag = "builds", security(("api_key" = ["read"])),
+    responses((status = 200, body = BuildStatistics)))]
 pub(super) async fn statistics(State(app): State<App>, Auth(caller): Auth) -> Result<Response, Error> {
     let counts = read::counts(&app, &caller).await?;
-    let all = [
-        ("pending", counts.pending),
-        ("assigned", counts.assigned),
-        ("building", counts.building),
-        ("completed", counts.completed),
-        ("failed", counts.failed),
-        ("cancelled", counts.cancelled),
-    ];
-    let mut shown: serde_json::Map<String, serde_json::Value> =
-        all.iter().map(|(status, count)| ((*status).to_owned(), (*count).into())).collect();
-    shown.insert("total".into(), all.iter().map(|(_, count)| *count).sum::<u64>().into());
-    Ok(ok(&shown))
+    let BuildCounts { pending, assigned, building, completed, failed, cancelled, since: _ } = counts;
+    let total = pending + assigned + building + completed + failed + cancelled;
+    Ok(ok(&BuildStatistics { pending, assigned, building, completed, failed, cancelled, total }))
 }
 
+/// Get one build.
+#[utoipa::path(get, path = "/api/builds/{id}", tag = "builds", security(("build_token" = []), ("api_key" = ["read"])),
+    params(("id" = String, Path, description = "The build")),
+    responses((status = 200, body = BuildView), (status = 404, body = Problem)))]
 pub(super) async fn get(State(app): State<App>, shown: Shown, Path(id): Path<String>) -> Result<Response, Error> {
     Ok(ok(&read::one(&app, &shown.reader()?, &id).await?))
 }
 
+/// Cancel a build: at once when nobody has it, otherwise its builder is told.
+#[utoipa::path(post, path = "/api/builds/{id}/cancel", tag = "builds", security(("build_token" = []), ("api_key" = ["submit"])),
+    params(("id" = String, Path, description = "The build")),
+    responses((status = 200, body = CancelledBuild), (status = 404, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn cancel(State(app): State<App>, shown: Shown, Path(id): Path<String>) -> Result<Response, Error> {
     Ok(ok(&control::cancel(&app, &shown.reader()?, &id).await?))
 }
 
+/// Make a new build of the same source.
+#[utoipa::path(post, path = "/api/builds/{id}/retry", tag = "builds", security(("build_token" = []), ("api_key" = ["submit"])),
+    params(("id" = String, Path, description = "The build"), ("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated retry harmless")),
+    responses((status = 201, body = SubmittedBuild), (status = 404, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn retry(
     State(app): State<App>,
     shown: Shown,

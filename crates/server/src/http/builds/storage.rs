@@ -2,9 +2,9 @@
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
+use baton_proto::{CachedFile, Problem};
 use baton_store::Scope;
 use http::{HeaderMap, Method, StatusCode};
-use serde_json::json;
 
 use super::super::answer;
 use super::super::extract::{Auth, Path};
@@ -24,10 +24,17 @@ fn said(outcome: Result<(Upload, Response), UploadError>) -> Response {
     outcome.map_or_else(IntoResponse::into_response, |(_, response)| response)
 }
 
+/// Ask what the server knows of the protocol (tus 1.0).
+#[utoipa::path(options, path = "/api/v1/uploads", tag = "uploads",
+    responses((status = 204, description = "In the headers")))]
 pub(super) async fn options(State(app): State<App>) -> Response {
     tus::options(&app.uploads)
 }
 
+/// Begin an upload that comes in pieces (tus 1.0).
+#[utoipa::path(post, path = "/api/v1/uploads", tag = "uploads", security(("api_key" = ["submit"]), ("api_key" = ["worker"])),
+    params(("Upload-Length" = u64, Header, description = "Bytes in all")),
+    responses((status = 201, description = "Where it is, in Location"), (status = 400, description = "Not the protocol"), (status = 412, description = "Another version"), (status = 413, description = "Too large"), (status = 507, body = Problem)))]
 pub(super) async fn create(State(app): State<App>, Auth(caller): Auth, headers: HeaderMap) -> Result<Response, Error> {
     may_bring(&caller)?;
     let now = app.store.now().await?;
@@ -36,6 +43,10 @@ pub(super) async fn create(State(app): State<App>, Auth(caller): Auth, headers: 
     Ok(said(created))
 }
 
+/// Ask how much of an upload has come. Only for the key that began it.
+#[utoipa::path(head, path = "/api/v1/uploads/{id}", tag = "uploads", security(("api_key" = [])),
+    params(("id" = String, Path, description = "The upload")),
+    responses((status = 200, description = "In Upload-Offset"), (status = 404, description = "None, or not yours"), (status = 410, description = "Expired")))]
 pub(super) async fn head(
     State(app): State<App>,
     Auth(caller): Auth,
@@ -47,6 +58,10 @@ pub(super) async fn head(
     Ok(said(found))
 }
 
+/// Send the next piece. Only for the key that began it.
+#[utoipa::path(patch, path = "/api/v1/uploads/{id}", tag = "uploads", security(("api_key" = [])),
+    params(("id" = String, Path, description = "The upload"), ("Upload-Offset" = u64, Header, description = "Where the piece begins")),
+    responses((status = 204, description = "In Upload-Offset"), (status = 400, description = "Not the protocol"), (status = 404, description = "None, or not yours"), (status = 409, description = "Another offset"), (status = 410, description = "Expired"), (status = 412, description = "Another version"), (status = 415, description = "Another type"), (status = 460, description = "Another checksum")))]
 pub(super) async fn patch(
     State(app): State<App>,
     Auth(caller): Auth,
@@ -59,6 +74,10 @@ pub(super) async fn patch(
     Ok(said(added))
 }
 
+/// Give an upload up. Only for the key that began it.
+#[utoipa::path(delete, path = "/api/v1/uploads/{id}", tag = "uploads", security(("api_key" = [])),
+    params(("id" = String, Path, description = "The upload")),
+    responses((status = 204, description = "Gone"), (status = 404, description = "None, or not yours")))]
 pub(super) async fn delete(
     State(app): State<App>,
     Auth(caller): Auth,
@@ -74,7 +93,10 @@ fn sum_of(text: &str) -> Result<Sha256Sum, Error> {
         .map_err(|_| Error::Invalid("the last part of the path must be a SHA-256 sum in hexadecimal digits".into()))
 }
 
-/// Puts a file into the cache. What is there already is not read again.
+/// Put a file into the cache. What is there already is not read again.
+#[utoipa::path(put, path = "/api/v1/cache/{sha256}", tag = "cache", security(("api_key" = ["worker"])),
+    params(("sha256" = String, Path, description = "The sum of the file, in hexadecimal digits")),
+    responses((status = 201, body = CachedFile), (status = 400, body = Problem), (status = 413, body = Problem), (status = 422, body = Problem), (status = 507, body = Problem)))]
 pub(super) async fn put_cached(
     State(app): State<App>,
     Auth(caller): Auth,
@@ -83,12 +105,17 @@ pub(super) async fn put_cached(
 ) -> Result<Response, Error> {
     caller.has(Scope::Worker)?;
     let sum = sum_of(&sum)?;
+    super::multipart::check_length(request.headers(), app.settings.artifact_bytes_max)?;
     let length = request.headers().get(http::header::CONTENT_LENGTH);
     let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
     let stored = app.cache.put(sum, whole(&app, request), length).await?;
-    Ok(answer(StatusCode::CREATED, &json!({"sha256": sum.to_string(), "size": stored.size})))
+    Ok(answer(StatusCode::CREATED, &CachedFile { sha256: sum.to_string(), size: stored.size }))
 }
 
+/// Get a file from the cache.
+#[utoipa::path(get, path = "/api/v1/cache/{sha256}", tag = "cache", security(("api_key" = ["worker"])),
+    params(("sha256" = String, Path, description = "The sum of the file, in hexadecimal digits")),
+    responses((status = 200, description = "The file"), (status = 206, description = "A part of it"), (status = 304, description = "Not changed"), (status = 412, description = "Changed"), (status = 416, description = "No such part"), (status = 404, body = Problem), (status = 422, body = Problem)))]
 pub(super) async fn get_cached(
     State(app): State<App>,
     Auth(caller): Auth,

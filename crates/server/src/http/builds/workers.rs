@@ -2,20 +2,27 @@
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use baton_proto::RegisterBuilder;
+use baton_proto::{
+    BuilderStats, Done, EndedBuild, Polled, Problem, RegisterBuilder, RegisteredBuilder, UnregisteredBuilder,
+};
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
-use serde_json::json;
+use utoipa::{IntoParams, ToSchema};
 
 use super::super::extract::{Auth, Json, Params, Path};
 use super::super::{answer, ok};
-use super::credentials::Shown;
+use super::credentials::{Builds, Shown};
+use super::forms::ResultForm;
 use super::multipart;
 use crate::artifacts::{Terms, announced};
 use crate::service::builds::holder::Proof;
 use crate::service::builds::{builders, results};
 use crate::{App, Error};
 
+/// Register a builder, or a new incarnation of one that is known.
+#[utoipa::path(post, path = "/api/workers/register", tag = "builders", security(("api_key" = ["worker"])),
+    request_body = RegisterBuilder,
+    responses((status = 201, body = RegisteredBuilder), (status = 200, description = "Re-registered", body = RegisteredBuilder), (status = 422, body = Problem)))]
 pub(super) async fn register(
     State(app): State<App>,
     Auth(caller): Auth,
@@ -26,12 +33,18 @@ pub(super) async fn register(
     Ok(answer(status, &registered))
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
+#[into_params(parameter_in = Query)]
 pub(super) struct PollQuery {
+    /// The builder, where a setting allows it to poll without a token.
     worker_id: Option<String>,
 }
 
+/// Ask for a build, and for the next token. A builder that asks in a tight loop is told to slow down.
+#[utoipa::path(get, path = "/api/workers/poll", tag = "builders", security(("api_key" = ["worker"], "worker_token" = [])),
+    params(PollQuery),
+    responses((status = 200, body = Polled), (status = 400, body = Problem), (status = 401, body = Problem), (status = 404, body = Problem), (status = 429, body = Problem)))]
 pub(super) async fn poll(
     State(app): State<App>,
     Auth(caller): Auth,
@@ -41,10 +54,12 @@ pub(super) async fn poll(
     let name = query.worker_id.as_deref().or(shown.worker_id.as_deref());
     let proof = match (shown.worker_token(), name) {
         (Some(token), _) => Proof::BuilderToken(&caller, token),
-        (None, Some(name)) if app.settings.builders_by_id => Proof::BuilderName(&caller, name),
+        (None, Some(name)) if app.current().builders_by_id => Proof::BuilderName(&caller, name),
         (None, _) => {
             return Err(Error::Malformed(
-                "send X-Worker-Token: registering gave the first, and every poll the next".into(),
+                "send X-Worker-Token: registering gave the first, and every poll the next; the setting builders_by_id \
+                 allows polls with worker_id alone"
+                    .into(),
             ));
         }
     };
@@ -52,13 +67,18 @@ pub(super) async fn poll(
 }
 
 /// What a builder says about itself or one of its builds.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default)]
 pub(super) struct About {
+    /// The builder, unless a header names it.
     worker_id: Option<String>,
+    /// The build.
     build_id: Option<String>,
+    /// Why it failed.
     error: Option<String>,
+    /// The same, under another name.
     error_message: Option<String>,
+    /// Why it is given back.
     reason: Option<String>,
 }
 
@@ -68,9 +88,13 @@ impl About {
     }
 }
 
+/// Say goodbye; builds that the builder has go to others at once.
+#[utoipa::path(post, path = "/api/workers/unregister", tag = "builders", security(("api_key" = ["worker"], "worker_token" = []), ("api_key" = ["worker"], "worker_id" = [])),
+    request_body = About,
+    responses((status = 200, body = UnregisteredBuilder), (status = 401, body = Problem), (status = 404, body = Problem)))]
 pub(super) async fn unregister(
     State(app): State<App>,
-    shown: Shown,
+    Builds(shown): Builds,
     Json(about): Json<About>,
 ) -> Result<Response, Error> {
     shown.key()?;
@@ -78,30 +102,54 @@ pub(super) async fn unregister(
     Ok(ok(&builders::unregister(&app, &proof).await?))
 }
 
-pub(super) async fn fail(State(app): State<App>, shown: Shown, Json(about): Json<About>) -> Result<Response, Error> {
+/// Say that a build failed.
+#[utoipa::path(post, path = "/api/workers/fail", tag = "builders", security(("api_key" = ["worker"], "worker_token" = []), ("api_key" = ["worker"], "worker_id" = [])),
+    request_body = About,
+    responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
+pub(super) async fn fail(
+    State(app): State<App>,
+    Builds(shown): Builds,
+    Json(about): Json<About>,
+) -> Result<Response, Error> {
     let proof = shown.proof(about.worker_id.as_deref())?;
     let error = about.error.as_deref().or(about.error_message.as_deref()).unwrap_or("the build failed");
     results::fail(&app, &proof, about.build_id()?, error).await?;
-    Ok(ok(&json!({"success": true})))
+    Ok(ok(&Done::YES))
 }
 
-pub(super) async fn abandon(State(app): State<App>, shown: Shown, Json(about): Json<About>) -> Result<Response, Error> {
+/// Give a build back.
+#[utoipa::path(post, path = "/api/workers/abandon", tag = "builders", security(("api_key" = ["worker"], "worker_token" = []), ("api_key" = ["worker"], "worker_id" = [])),
+    request_body = About,
+    responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
+pub(super) async fn abandon(
+    State(app): State<App>,
+    Builds(shown): Builds,
+    Json(about): Json<About>,
+) -> Result<Response, Error> {
     let proof = shown.proof(about.worker_id.as_deref())?;
     let reason = about.reason.as_deref().unwrap_or("no reason given");
     results::abandon(&app, &proof, about.build_id()?, reason).await?;
-    Ok(ok(&json!({"success": true})))
+    Ok(ok(&Done::YES))
 }
 
+/// Say that a build is still worked on.
+#[utoipa::path(post, path = "/api/workers/heartbeat", tag = "builders", security(("api_key" = ["worker"], "worker_token" = []), ("api_key" = ["worker"], "worker_id" = [])),
+    request_body = About,
+    responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn heartbeat(
     State(app): State<App>,
-    shown: Shown,
+    Builds(shown): Builds,
     Json(about): Json<About>,
 ) -> Result<Response, Error> {
     let proof = shown.proof(about.worker_id.as_deref())?;
     builders::heartbeat(&app, &proof, about.build_id()?).await?;
-    Ok(ok(&json!({"success": true})))
+    Ok(ok(&Done::YES))
 }
 
+/// See what a builder did so far.
+#[utoipa::path(get, path = "/api/workers/{id}/stats", tag = "builders", security(("api_key" = ["read"])),
+    params(("id" = String, Path, description = "The builder")),
+    responses((status = 200, body = BuilderStats), (status = 404, body = Problem)))]
 pub(super) async fn stats(
     State(app): State<App>,
     Auth(caller): Auth,
@@ -110,7 +158,10 @@ pub(super) async fn stats(
     Ok(ok(&builders::stats(&app, &caller, &id).await?))
 }
 
-/// The end of a build, with or without a file. The fields that say which build come before the file.
+/// End a build, with or without a file. The fields that say which build come before the file.
+#[utoipa::path(post, path = "/api/workers/upload", tag = "builders", security(("api_key" = ["worker"], "worker_token" = []), ("api_key" = ["worker"], "worker_id" = [])),
+    request_body(content = ResultForm, content_type = "multipart/form-data"),
+    responses((status = 200, body = EndedBuild), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem), (status = 413, body = Problem), (status = 507, body = Problem)))]
 pub(super) async fn upload(State(app): State<App>, shown: Shown, request: Request) -> Result<Response, Error> {
     shown.key()?;
     let headers = request.headers().clone();
@@ -149,7 +200,7 @@ pub(super) async fn upload(State(app): State<App>, shown: Shown, request: Reques
         }
         None => return Err(Error::Malformed("the field success is missing: true or false".into())),
     }
-    Ok(ok(&json!({"success": true, "message": "the build has ended"})))
+    Ok(ok(&EndedBuild { success: true, message: "the build has ended".into() }))
 }
 
 pub(super) fn terms(app: &App, headers: &HeaderMap) -> Result<Terms, Error> {

@@ -15,9 +15,10 @@ use baton_store::{Builder, NewWorker, Scope, WorkerInfo, WorkerStatus};
 use super::holder::{self, Proof};
 use super::{QUEUE, find, heard_of, logs, namespace_of};
 use crate::auth::Caller;
-use crate::service::{audit, check_name, check_text, claim, run_id};
+use crate::polls::Poller;
+use crate::service::{audit, check_name, check_text, claim, register, run_id};
 use crate::workers::BUILDER_LABEL;
-use crate::{App, Error};
+use crate::{App, Error, crash};
 
 /// How long a token lives.
 pub const TOKEN_TTL_MS: Millis = 90_000;
@@ -41,13 +42,16 @@ pub async fn register(app: &App, caller: &Caller, new: RegisterBuilder) -> Resul
     if known.as_ref().is_some_and(|known| known.key_id.as_deref() != Some(caller.key_id.as_str())) {
         return Err(foreign(app, caller, &name_id).await?);
     }
+    register::admit(app, namespace, async || Ok(known.as_ref().map(|known| known.worker))).await?;
     let still_working = new.active_build_count.is_some_and(|count| count > 0);
     let worker = match &known {
         Some(known) if still_working && goes_on(app, known).await? => known.worker,
         _ => make_worker(app, caller, &name_id, &new).await?,
     };
+    crash::point("register.made");
     let set = app.store.set_builder(namespace, &name_id, worker, Some(&caller.key_id), TOKEN_TTL_MS).await?;
     let Some(set) = set else { return Err(foreign(app, caller, &name_id).await?) };
+    crash::point("register.named");
     if let Some(replaced) = set.replaced {
         end(app, replaced, "the builder registered anew").await?;
     }
@@ -116,7 +120,7 @@ async fn make_worker(app: &App, caller: &Caller, name_id: &str, new: &RegisterBu
             ..WorkerInfo::default()
         },
         max_concurrent: new.capabilities.max_concurrent_builds.unwrap_or(1),
-        ttl_ms: app.settings.build_heartbeat_timeout_ms as Millis,
+        ttl_ms: app.current().build_heartbeat_timeout_ms as Millis,
         key_id: Some(caller.key_id.clone()),
     };
     Ok(app.store.register(worker).await?.id)
@@ -150,29 +154,46 @@ async fn builder(app: &App, proof: &Proof<'_>) -> Result<Builder, Error> {
     }
 }
 
+/// Refuses a poll of a builder that polls too often.
+fn admit(app: &App, worker: WorkerId) -> Result<(), Error> {
+    app.polls.admit(&Poller::Builder(worker), &app.current(), app.store.clock().local())
+}
+
 /// Looks for work, and changes the token.
 pub async fn poll(app: &App, caller: &Caller, proof: &Proof<'_>) -> Result<Polled, Error> {
     let (builder, next) = match proof {
-        Proof::BuilderToken(caller, shown) => holder::token_shown(app, caller, shown, Some(TOKEN_TTL_MS)).await?,
+        Proof::BuilderToken(caller, shown) => {
+            // Before the token is changed: a poll that is refused changes nothing, and can be repeated with the same one.
+            if let Some((worker, _)) = token::open_builder(&app.secret, shown) {
+                admit(app, worker)?;
+            }
+            holder::token_shown(app, caller, shown, Some(TOKEN_TTL_MS)).await?
+        }
         Proof::BuilderName(_, name_id) => {
             let builder = holder::builder_by_name(app, caller, name_id).await?;
+            admit(app, builder.worker)?;
             let next = builder.token;
             (builder, Some(next))
         }
         Proof::Machine(_) | Proof::Lease(_) => return Err(Error::Forbidden("only a worker can poll".into())),
     };
+    crash::point("poll.rotated");
     app.workers.get(builder.worker).await?.ok_or_else(|| Error::no_worker(&builder.name_id))?;
     // A poll is a sign of life, like a heartbeat.
     heard_of(app, builder.worker).await.map_err(|error| gone(&builder, error))?;
     let wanted = Claim { max: Some(1), ..Claim::default() };
-    let claimed = match claim::many(app, caller, builder.worker, wanted).await {
-        Ok(claimed) => claimed.into_iter().next(),
+    let claimed = match claim::many_or_again(app, caller, builder.worker, wanted).await {
+        Ok((claimed, again)) => claimed.into_iter().next().map(|claimed| (claimed, again)),
         // It has as much as it can do, is on its way out, or feels unwell: no work, and no error.
         Err(Error::WorkerFull | Error::WorkerDraining | Error::WorkerUnfit(_)) => None,
         Err(other) => return Err(gone(&builder, other)),
     };
     let job = match claimed {
-        Some(claimed) => Some(job(app, &builder, claimed).await?),
+        Some((claimed, again)) => {
+            app.polls.brought_work(&Poller::Builder(builder.worker));
+            crash::point("poll.claimed");
+            Some(job(app, &builder, claimed, again).await?)
+        }
         None => None,
     };
     let next = next.unwrap_or(builder.token);
@@ -180,7 +201,7 @@ pub async fn poll(app: &App, caller: &Caller, proof: &Proof<'_>) -> Result<Polle
         job,
         access_token: token::builder(&app.secret, builder.worker, next),
         queue: PolledQueue { pending: pending(app, &builder.namespace).await? },
-        poll_after_ms: app.settings.build_poll_after_ms,
+        poll_after_ms: app.current().build_poll_after_ms,
     })
 }
 
@@ -192,11 +213,13 @@ fn gone(builder: &Builder, error: Error) -> Error {
     }
 }
 
-/// A claimed build, as builders know it.
-async fn job(app: &App, builder: &Builder, claimed: ClaimedRun) -> Result<BuildJob, Error> {
+/// A claimed build, as builders know it. `again` is true when an earlier poll brought it.
+async fn job(app: &App, builder: &Builder, claimed: ClaimedRun, again: bool) -> Result<BuildJob, Error> {
     let found = find(app, &claimed.run_id).await?;
     let run = run_id(&claimed.run_id)?;
-    logs::note(app, &found, format!("Assigned to worker {} (attempt {})", builder.name_id, claimed.epoch)).await;
+    if !again {
+        logs::note(app, &found, format!("Assigned to worker {} (attempt {})", builder.name_id, claimed.epoch)).await;
+    }
     let path = |file: &str| format!("/api/builds/{}/{file}", claimed.run_id);
     let has_certs = matches!(found.build.submitted.source, baton_store::BuildSource::Files { certs: Some(_), .. });
     Ok(BuildJob {
@@ -205,7 +228,7 @@ async fn job(app: &App, builder: &Builder, claimed: ClaimedRun) -> Result<BuildJ
         source_url: path("source"),
         certs_url: has_certs.then(|| path("certs")),
         submitted_at: Time(found.record.submitted_at),
-        base_image_id: found.build.submitted.base_image.or_else(|| app.settings.build_base_image.clone()),
+        base_image_id: found.build.submitted.base_image.or_else(|| app.current().build_base_image.clone()),
         otp: token::otp(&app.secret, run, Epoch(claimed.epoch)),
     })
 }

@@ -6,6 +6,7 @@ use baton_store::{Idempotency, Scope};
 
 use super::submit::{Wanted, take_in};
 use super::{Reader, status_of, visible};
+use crate::service::cancel::tell_holder;
 use crate::service::{check_name, settle};
 use crate::{App, Error};
 
@@ -15,9 +16,10 @@ pub async fn cancel(app: &App, reader: &Reader<'_>, id: &str) -> Result<Cancelle
     let run = found.record.id;
     app.metrics.cancel.calls.inc();
     app.metrics.cancel.runs.inc();
-    let changes = app.store.cancel(vec![run], app.settings.cancel_grace_ms as Millis).await?;
+    let changes = app.store.cancel(vec![run], app.current().cancel_grace_ms as Millis).await?;
     app.after().changed([run].into_iter(), &changes);
     let outcome = settle(app, run, changes.verdicts[0]).await?;
+    tell_holder(app, run, outcome).await?;
     Ok(CancelledBuild { success: true, status: status_of(outcome.state) })
 }
 

@@ -4,6 +4,7 @@
 //! has a lease of its own, as long as a build may take.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use baton_core::{Millis, State, WorkerId};
 use baton_proto::{BuildView, GitJob, GitResult, NAMESPACE_DEFAULT, SubmitGitBuild};
@@ -16,9 +17,10 @@ use tokio::time::Instant;
 use super::submit::{Wanted, once, take_in};
 use super::{Found, PLATFORM_GIT, QUEUE, find, logs, namespace_of, no_build, read};
 use crate::auth::Caller;
+use crate::polls::Poller;
 use crate::service::{check_name, check_text, message};
 use crate::workers::BUILDER_LABEL;
-use crate::{App, Error};
+use crate::{App, Error, crash};
 
 /// Builds that the builders of one API key may do at once.
 const CONCURRENT_MAX: u32 = 10_000;
@@ -91,6 +93,8 @@ fn check(new: &SubmitGitBuild) -> Result<(), Error> {
 pub async fn claim(app: &App, caller: &Caller) -> Result<Option<GitJob>, Error> {
     let namespace = namespace_of(caller);
     caller.may(Scope::Worker, namespace)?;
+    let poller = Poller::Key(caller.key_id.clone());
+    app.polls.admit(&poller, &app.current(), app.store.clock().local())?;
     let worker = worker_of(app, caller).await?;
     let name = LaneName { namespace: namespace.to_owned(), queue: QUEUE.to_owned(), kind: PLATFORM_GIT.to_owned() };
     let lane = app.lanes.get(vec![name]).await?[0];
@@ -101,11 +105,13 @@ pub async fn claim(app: &App, caller: &Caller) -> Result<Option<GitJob>, Error> 
         room: 1,
         claim_no: 0,
         start: true,
-        lease_ms: Some(app.settings.build_git_lease_ms as Millis),
+        lease_ms: Some(app.current().build_git_lease_ms as Millis),
     };
     let Some(claimed) = app.dispatcher.poll(lane.queue, slot, Instant::now()).await?.into_iter().next() else {
         return Ok(None);
     };
+    app.polls.brought_work(&poller);
+    crash::point("git.claimed");
     let found = find(app, &claimed.run.to_string()).await?;
     logs::note(app, &found, format!("Assigned to a builder with the API key {}", caller.key_id)).await;
     Ok(Some(job(&found)?))
@@ -127,7 +133,7 @@ fn job(found: &Found) -> Result<GitJob, Error> {
 
 /// The worker of the kernel that stands for all builders of an API key. Asking for work is its sign of life.
 async fn worker_of(app: &App, caller: &Caller) -> Result<WorkerId, Error> {
-    let ttl_ms = app.settings.build_git_lease_ms as Millis;
+    let ttl_ms = app.current().build_git_lease_ms as Millis;
     let namespace = caller.namespace.as_deref().unwrap_or(NAMESPACE_DEFAULT);
     let mut random = [0; 16];
     app.entropy.fill(&mut random);
@@ -146,6 +152,11 @@ async fn worker_of(app: &App, caller: &Caller) -> Result<WorkerId, Error> {
         ttl_ms,
         key_id: Some(caller.key_id.clone()),
     };
+    let before = async || match &new.instance {
+        Some(instance) => Ok(app.store.worker_of_instance(instance).await?),
+        None => Ok(None),
+    };
+    crate::service::register::admit(app, namespace, before).await?;
     let mut registered = app.store.register(new.clone()).await?;
     if !registered.is_new {
         let worker = app.store.worker(registered.id).await?;
@@ -154,7 +165,9 @@ async fn worker_of(app: &App, caller: &Caller) -> Result<WorkerId, Error> {
         }
     }
     if let Some(known) = app.workers.get(registered.id).await? {
-        crate::service::renew::sign_of_life(app, &known).await?;
+        // Never shorter: a build that was claimed before has the longer lease.
+        let longer_ms = known.new_ttl_ms(ttl_ms).filter(|new| *new > known.ttl_ms.load(Ordering::Relaxed));
+        crate::service::renew::sign_of_life(app, &known, longer_ms).await?;
     }
     Ok(registered.id)
 }
@@ -179,33 +192,59 @@ pub async fn result(app: &App, caller: &Caller, id: &str, result: GitResult) -> 
         Some(worker) => app.workers.get(worker).await?.and_then(|known| known.builder.clone()),
         None => None,
     };
+    if holder == Some(name_of(caller)) && is_repeat(&found, &result, failed) {
+        return read::again(app, &found).await;
+    }
     if found.record.state != State::Running || holder != Some(name_of(caller)) {
         return Err(not_running(&found));
     }
     let lease = LeaseRef { run: found.record.id, epoch: found.record.epoch };
     if let Some(text) = result.logs.as_deref().filter(|text| !text.is_empty()) {
-        logs::append(app, &found, Some(lease), logs::lines_of(text)).await?;
+        logs::append(app, &found, Some(lease), None, logs::lines_of(text)).await?;
     }
+    crash::point("complete.begun");
     let changes = match failed {
         false => {
-            let output = result.duration.map(|duration| json!({"duration": duration}).to_string().into());
+            let output = output_of(&result).map(Into::into);
             app.store.complete(vec![baton_store::Completion { lease, output }]).await?
         }
         true => {
             let failure = baton_core::Failure {
                 reason: baton_core::Reason::Error,
                 code: None,
-                message: message(result.error.as_deref().unwrap_or("the build failed")),
+                message: error_of(&result),
                 retryable: false,
                 not_before: None,
             };
             app.store.fail(vec![(lease, failure)], app.entropy.die()).await?
         }
     };
+    crash::point("complete.written");
     app.after().changed([lease.run].into_iter(), &changes);
     match changes.verdicts[0] {
         Verdict::Done { .. } | Verdict::Refused(baton_core::Refused::AlreadyDone) => read::again(app, &found).await,
         Verdict::Refused(_) | Verdict::Unknown => Err(not_running(&find(app, id).await?)),
+    }
+}
+
+/// What is kept of a build that succeeded.
+fn output_of(result: &GitResult) -> Option<String> {
+    result.duration.as_ref().map(|duration| json!({"duration": duration}).to_string())
+}
+
+/// What is kept of one that failed.
+fn error_of(result: &GitResult) -> String {
+    message(result.error.as_deref().unwrap_or("the build failed"))
+}
+
+/// True when the build has ended with this very result: its answer was lost, and it is asked for again.
+fn is_repeat(found: &Found, result: &GitResult, failed: bool) -> bool {
+    match found.record.state {
+        State::Completed => {
+            !failed && found.record.output.as_deref() == output_of(result).as_deref().map(str::as_bytes)
+        }
+        State::Failed => failed && found.record.error.as_deref() == Some(&error_of(result)),
+        State::Pending | State::Assigned | State::Running | State::Sleeping | State::Cancelled => false,
     }
 }
 

@@ -37,9 +37,14 @@ pub(crate) async fn token_shown(
     let expired = || Error::TokenExpired("the worker token has expired or was replaced; register again".into());
     let (worker, number) = token::open_builder(&app.secret, shown)
         .ok_or_else(|| Error::TokenExpired("X-Worker-Token is no token of this server; register again".into()))?;
+    // Before the token is changed or taken for a copy: whoever has another key has no business with it.
+    if let Some(known) = app.workers.get(worker).await? {
+        let name = known.builder.as_deref().unwrap_or(&known.name);
+        caller.may_act_for(name, known.key_id.as_deref(), &known.namespace)?;
+    }
     match app.store.token_shown(worker, number, rotate).await? {
         TokenAnswer::Good { builder, next } => {
-            caller.may(Scope::Worker, &builder.namespace)?;
+            caller.may_act_for(&builder.name_id, builder.key_id.as_deref(), &builder.namespace)?;
             Ok((builder, next))
         }
         TokenAnswer::Expired | TokenAnswer::Dead => Err(expired()),

@@ -5,7 +5,7 @@ use baton_store::{LeaseRef, LogAnswer, LogLine, LogRecord, Scope};
 
 use super::holder::{self, Proof};
 use super::{Found, Reader, heard_of, no_build, visible};
-use crate::{App, Error};
+use crate::{App, Error, crash};
 
 /// Lines in one call.
 pub const LINES_MAX: usize = 10_000;
@@ -20,14 +20,17 @@ pub async fn add(app: &App, proof: &Proof<'_>, id: &str, logs: NewLogs) -> Resul
     if let Some(worker) = found.record.worker {
         heard_of(app, worker).await?;
     }
-    let lines = match logs {
-        NewLogs::One(line) => vec![line],
-        NewLogs::Many { logs } => logs,
+    let (lines, first) = match logs {
+        NewLogs::One(line) => (vec![line], None),
+        NewLogs::Many { logs, first_line } => (logs, first_line),
     };
+    if first == Some(0) {
+        return Err(Error::Invalid("first_line counts from 1".into()));
+    }
     if lines.len() > LINES_MAX {
         return Err(Error::Invalid(format!("at most {LINES_MAX} lines in one call, not {}", lines.len())));
     }
-    append(app, &found, Some(lease), lines.into_iter().map(line).collect()).await
+    append(app, &found, Some(lease), first, lines.into_iter().map(line).collect()).await
 }
 
 fn line(new: NewLogLine) -> LogLine {
@@ -41,15 +44,21 @@ pub(super) async fn append(
     app: &App,
     found: &Found,
     lease: Option<LeaseRef>,
+    first: Option<u64>,
     lines: Vec<LogLine>,
 ) -> Result<u64, Error> {
     let run = found.record.id;
-    match app.store.add_logs(run, lease, lines, app.settings.build_log_bytes_max).await? {
+    match app.store.add_logs(run, lease, first, lines, app.current().build_log_bytes_max).await? {
         LogAnswer::Kept(last) | LogAnswer::Full(last) => {
+            crash::point("logs.written");
             app.log_news.changed(run);
             Ok(last)
         }
         LogAnswer::LeaseLost => Err(Error::LeaseLost),
+        LogAnswer::Ahead(lines) => Err(Error::Conflict(format!(
+            "lines are missing: {lines} of this lease are there, so first_line must be at most {}",
+            lines + 1
+        ))),
         LogAnswer::Unknown => Err(no_build(run)),
     }
 }
@@ -57,7 +66,7 @@ pub(super) async fn append(
 /// Writes a line of the server's own. It is only for people, so that it could not be written is no reason to fail.
 pub(super) async fn note(app: &App, found: &Found, message: String) {
     let line = LogLine { level: "info".into(), message, at: None };
-    if let Err(error) = append(app, found, None, vec![line]).await {
+    if let Err(error) = append(app, found, None, None, vec![line]).await {
         tracing::debug!(%error, build = %found.record.id, "a line of the log was not written");
     }
 }

@@ -37,7 +37,7 @@ pub async fn authenticate(app: &App, id: &str, otp: &str) -> Result<Admitted, Er
     let now = app.store.now().await?;
     Ok(Admitted {
         vm_token: token::machine(&app.secret, run, epoch),
-        expires_at: Time(now + app.settings.build_heartbeat_timeout_ms as Millis),
+        expires_at: Time(now + app.current().build_heartbeat_timeout_ms as Millis),
     })
 }
 

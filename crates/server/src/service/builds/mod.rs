@@ -15,7 +15,7 @@ pub mod submit;
 
 use std::time::Duration;
 
-use baton_core::{RunId, State, WorkerId, token};
+use baton_core::{Millis, RunId, State, WorkerId, token};
 use baton_proto::{BuildStatus, NAMESPACE_DEFAULT};
 use baton_store::{Build, RunRecord, Scope};
 
@@ -89,10 +89,13 @@ pub(crate) fn no_build(id: impl ToString) -> Error {
 /// A builder or its machine was heard of, which renews its leases. Not every time: they live for minutes.
 async fn heard_of(app: &App, worker: WorkerId) -> Result<(), Error> {
     let Some(known) = app.workers.get(worker).await? else { return Ok(()) };
-    let often_enough = Duration::from_millis(app.settings.build_heartbeat_timeout_ms / 8);
+    let timeout_ms = app.current().build_heartbeat_timeout_ms;
+    let often_enough = Duration::from_millis(timeout_ms / 8);
+    // A timeout that was changed since holds for builders that are known already. Workers of the native API have leases of their own.
+    let new_ttl_ms = known.builder.as_ref().and_then(|_| known.new_ttl_ms(timeout_ms as Millis));
     // Where the store's clock is moved by hand, a span on this server's own means nothing.
-    if !known.is_renewed_within(often_enough) || app.store.clock().fixed().is_some() {
-        renew::sign_of_life(app, &known).await?;
+    if new_ttl_ms.is_some() || !known.is_renewed_within(often_enough) || app.store.clock().fixed().is_some() {
+        renew::sign_of_life(app, &known, new_ttl_ms).await?;
     }
     Ok(())
 }

@@ -4,16 +4,19 @@ use baton_core::machine::Options;
 use baton_core::order::{PRIORITY_DEFAULT, PRIORITY_MAX};
 use baton_core::{RetryPolicy, RunId};
 use baton_proto::{SubmittedBuild, Time};
-use baton_store::{BuildRefused, BuildSource, Due, Idempotency, LaneName, NewBuild, NewRun, Scope, Submitted, Woken};
+use baton_store::{
+    BuildRefused, BuildSource, Due, Idempotency, LaneName, NewBuild, NewRun, QueueId, Scope, Submitted, Woken,
+};
 use bytes::Bytes;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::files::File;
+use super::files::{File, Origin, no_upload};
 use super::{QUEUE, build_token, namespace_of};
+use crate::allowance::Admission;
 use crate::auth::Caller;
 use crate::service::check_name;
-use crate::{App, Error};
+use crate::{App, Error, crash};
 
 /// What a submitter says besides the files.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,7 +53,8 @@ pub fn check(app: &App, caller: &Caller, wishes: &Wishes) -> Result<(), Error> {
 }
 
 fn check_platform(app: &App, platform: &str) -> Result<(), Error> {
-    let known = &app.settings.build_platforms;
+    let settings = app.current();
+    let known = &settings.build_platforms;
     match known.split(',').any(|one| one.trim() == platform) && !platform.is_empty() {
         true => Ok(()),
         false => Err(Error::Invalid(format!("platform must be one of {known}, not {platform:?}"))),
@@ -90,6 +94,10 @@ pub async fn files(
         base_image: wishes.base_image.clone(),
     };
     let idempotency = wishes.idempotency_key.map(|key| once(&build.namespace, &key, &said.to_string()));
+    // An upload is good for one build. Whoever repeats the call that made it gets that one.
+    if source.origin == Origin::TakenUpload && !was_submitted(app, idempotency.as_ref()).await? {
+        return Err(no_upload(source.id));
+    }
     let new = Wanted { build, priority: wishes.priority, idempotency, input: input.to_string(), retry_of: None };
     take_in(app, new).await
 }
@@ -115,10 +123,14 @@ pub(super) async fn take_in(app: &App, wanted: Wanted) -> Result<SubmittedBuild,
     let Wanted { build, priority, idempotency, input, retry_of } = wanted;
     let name = LaneName { namespace: build.namespace.clone(), queue: QUEUE.to_owned(), kind: build.platform.clone() };
     let lane = app.lanes.get(vec![name]).await?[0];
-    let admission = match app.backlogs.admit(&[(lane.queue, 1)]).await {
+    let admission = match admit(app, &build.namespace, lane.queue).await {
         Ok(admission) => Some(admission),
         // A repeated call takes no room. Whether it is one, the store finds out.
-        Err(Error::QueueFull { .. }) if was_submitted(app, idempotency.as_ref()).await? => None,
+        Err(Error::QueueFull { .. } | Error::NamespaceLimit { .. })
+            if was_submitted(app, idempotency.as_ref()).await? =>
+        {
+            None
+        }
         Err(other) => return Err(other),
     };
     let run = NewRun {
@@ -141,10 +153,11 @@ pub(super) async fn take_in(app: &App, wanted: Wanted) -> Result<SubmittedBuild,
                 Error::NotFound { what: "file", id: "that was uploaded; send it again".into() }
             }
         })?;
+    crash::point("submit.written");
     drop(admission);
     if submitted.is_new {
         app.metrics.submit.runs.inc();
-        app.after().wake(&Woken { lanes: vec![lane.lane], later: vec![] });
+        app.after().wake(&Woken { lanes: vec![lane.lane], later: vec![], relatives: false });
     }
     let state = match submitted.is_new {
         true => baton_core::State::Pending,
@@ -160,6 +173,13 @@ pub(super) async fn take_in(app: &App, wanted: Wanted) -> Result<SubmittedBuild,
     })
 }
 
+/// Takes room for a build in its namespace and its queue.
+async fn admit(app: &App, namespace: &str, queue: QueueId) -> Result<Admission, Error> {
+    let mut admission = app.namespaces.admit(namespace, 1).await?;
+    admission.add(app.backlogs.admit(&[(queue, 1)]).await?);
+    Ok(admission)
+}
+
 async fn was_submitted(app: &App, idempotency: Option<&Idempotency>) -> Result<bool, Error> {
     let Some(idempotency) = idempotency else { return Ok(false) };
     Ok(app.store.submitted(vec![idempotency.clone()]).await?.into_iter().flatten().next().is_some())
@@ -169,7 +189,7 @@ async fn was_submitted(app: &App, idempotency: Option<&Idempotency>) -> Result<b
 fn options(app: &App) -> Options {
     Options {
         retry: RetryPolicy { max_attempts: 1, ..RetryPolicy::default() },
-        timeout_ms: Some(app.settings.build_timeout_ms),
-        ..Options::default()
+        max_losses: app.settings.build_losses_max,
+        timeout_ms: Some(app.current().build_timeout_ms),
     }
 }

@@ -51,12 +51,22 @@ async fn a_git_build_is_claimed_built_and_ended(on: On) {
     let done = json!({"job_id": first, "status": "success", "duration": 12.5, "logs": "one\ntwo \u{0}\n"});
     let answer = server.result(&first, done.clone()).await;
     assert_eq!((answer.status, answer.json()["status"].clone()), (200, json!("completed")));
-    assert_eq!(server.result(&first, done).await.status, 409, "it is not running any more");
+    let again = server.result(&first, done).await;
+    assert_eq!((again.status, again.json()), (200, answer.json()), "a lost answer can be asked for again");
+    for other in [
+        json!({"job_id": first, "status": "success", "duration": 13}),
+        json!({"job_id": first, "status": "failed", "error": "x"}),
+    ] {
+        assert_eq!(server.result(&first, other).await.status, 409, "it is not running any more");
+    }
     let logs = server.call("GET", &format!("/api/builds/{first}/logs?after=1"), "").await.json();
     assert_eq!(logs["logs"][1]["message"], "two \u{0}");
+    assert_eq!(logs["logs"].as_array().map(Vec::len), Some(2), "and its log is not written twice");
     assert_eq!(server.pending().await.json()["id"], second.as_str());
     let failed = json!({"job_id": second, "status": "failed", "duration": "3s", "error": "no compiler"});
-    assert_eq!(server.result(&second, failed).await.json()["error_message"], "no compiler");
+    for _ in 0..2 {
+        assert_eq!(server.result(&second, failed.clone()).await.json()["error_message"], "no compiler");
+    }
 }
 
 async fn bad_results_are_refused(on: On) {

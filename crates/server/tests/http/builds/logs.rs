@@ -9,6 +9,7 @@ use crate::harness::{KEY, LONG_MS, On, PATIENCE, Server, on_both};
 
 on_both!(
     lines_are_kept_in_order_and_read_in_pages,
+    lines_that_come_again_are_kept_once,
     odd_bytes_do_no_harm,
     a_log_has_an_end_and_says_so,
     a_page_waits_for_lines,
@@ -34,6 +35,33 @@ async fn lines_are_kept_in_order_and_read_in_pages(on: On) {
     assert_eq!(messages(&page), ["line 0", "line 1"]);
     assert!(page["logs"][0]["timestamp"].is_string() && page["logs"][0]["level"] == "info");
     assert_eq!(server.call("GET", &format!("{path}?limit=0"), "").await.refusal(), "422 invalid");
+}
+
+/// The answer to an append was lost, and its sender sends it again.
+async fn lines_that_come_again_are_kept_once(on: On) {
+    let server = Server::start(on).await;
+    let (id, _) = server.submit_build().await;
+    let worker = server.client.register(&crate::harness::worker("native")).await.unwrap().worker_id;
+    let run = server.claim(&worker).await;
+    let (path, headers) = (format!("/api/builds/{id}/logs"), [(API_KEY_HEADER, KEY), ("x-lease", run.lease.as_str())]);
+    let add = async |first: Option<u64>, lines: &[&str]| {
+        let lines: Vec<_> = lines.iter().map(|line| json!({"message": line})).collect();
+        let body = match first {
+            Some(first) => json!({"logs": lines, "first_line": first}),
+            None => json!({"logs": lines}),
+        };
+        server.post_with(&path, &headers, body).await
+    };
+    for (first, lines) in [(1, ["a", "b"]), (1, ["a", "b"]), (2, ["b", "c"])] {
+        assert_eq!(add(Some(first), &lines).await.status, 200);
+    }
+    assert_eq!(add(Some(5), &["e"]).await.refusal(), "409 conflict", "a line is missing");
+    assert_eq!(add(Some(0), &["a"]).await.refusal(), "422 invalid");
+    // Who does not count gets what it asks for, as ever.
+    for _ in 0..2 {
+        assert_eq!(add(None, &["again"]).await.status, 200);
+    }
+    assert_eq!(messages(&server.call("GET", &path, "").await.json()), ["a", "b", "c", "again", "again"]);
 }
 
 async fn odd_bytes_do_no_harm(on: On) {

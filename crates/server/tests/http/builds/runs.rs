@@ -92,7 +92,7 @@ async fn the_same_key_and_the_same_files_give_the_same_build(on: On) {
 }
 
 async fn a_full_queue_says_so_in_the_words_of_the_protocol(on: On) {
-    let server = Server::with(on, |settings| settings.backlog_max = 1).await;
+    let server = Server::with(on, |settings| settings.build_backlog_max = 1).await;
     server.submit_build().await;
     let parts: [Part<'_>; 2] = [("platform", None, b"ios"), ("source", Some("a.zip"), SOURCE)];
     let full = server.post_form("/api/builds", &[], &parts).await;

@@ -10,6 +10,7 @@ use crate::harness::{Answer, KEY, On, Server, on_both};
 on_both!(
     a_source_may_come_in_pieces,
     a_result_may_come_in_pieces,
+    a_submit_of_an_upload_may_be_repeated,
     an_upload_is_its_owners,
     the_cache_takes_what_its_name_says_and_nothing_else,
     expired_uploads_are_collected,
@@ -47,7 +48,7 @@ async fn a_source_may_come_in_pieces(on: On) {
         server.post_form("/api/builds", &[], &parts).await
     };
     assert_eq!(piece(&server, &path, 0, b"one ").await.status, 204);
-    assert_eq!(submit().await.refusal(), "409 conflict", "it is not all there");
+    assert_eq!(submit().await.refusal(), "409 upload_incomplete", "it is not all there");
     assert_eq!(piece(&server, &path, 0, b"again").await.status, 409, "the client asks where it is");
     assert_eq!(offset(&server, &path).await, "4");
     assert_eq!(piece(&server, &path, 4, b"piece").await.status, 204);
@@ -65,10 +66,36 @@ async fn a_result_may_come_in_pieces(on: On) {
     let path = begin(&server, 6).await;
     assert_eq!(piece(&server, &path, 0, b"an app").await.status, 204);
     let url = format!("/api/builds/{id}/artifact?name=app.ipa&upload={}", id_of(&path));
-    let answer = server.post_with(&url, &builder.headers(), json!({})).await;
-    assert_eq!(answer.status, 200, "{answer:?}");
-    assert_eq!(server.build_status(&id).await, "completed");
+    for _ in 0..2 {
+        let answer = server.post_with(&url, &builder.headers(), json!({})).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert_eq!(server.build_status(&id).await, "completed");
+    }
+    let other = begin(&server, 7).await;
+    assert_eq!(piece(&server, &other, 0, b"another").await.status, 204);
+    let url = format!("/api/builds/{id}/artifact?upload={}", id_of(&other));
+    let late = server.post_with(&url, &builder.headers(), json!({})).await;
+    assert_eq!(late.refusal(), "409 ended", "it was completed with another");
     assert_eq!(&server.call("GET", &format!("/api/builds/{id}/download"), "").await.body[..], b"an app");
+}
+
+async fn a_submit_of_an_upload_may_be_repeated(on: On) {
+    let server = Server::start(on).await;
+    let path = begin(&server, 9).await;
+    assert_eq!(piece(&server, &path, 0, b"one piece").await.status, 204);
+    let submit = async |platform: &'static str, key: &str| {
+        let parts: [Part<'_>; 2] =
+            [("platform", None, platform.as_bytes()), ("source_upload", None, id_of(&path).as_bytes())];
+        server.post_form("/api/builds", &[("idempotency-key", key)], &parts).await
+    };
+    assert_eq!(submit("no such platform", "once").await.status, 422);
+    let first = submit("ios", "once").await;
+    assert_eq!(first.status, 201, "a refusal does not use it up: {first:?}");
+    assert_eq!(submit("ios", "once").await.json()["id"], first.json()["id"]);
+    assert_eq!(submit("ios", "twice").await.status, 404, "it was used up by another call");
+    server.collect().await;
+    let source = format!("/api/builds/{}/download/source", text(&first.json()["id"]));
+    assert_eq!(&server.call("GET", &source, "").await.body[..], b"one piece");
 }
 
 async fn an_upload_is_its_owners(on: On) {

@@ -26,6 +26,10 @@ impl PostgresStore {
         self.is_true(sql::STORE_ARTIFACT, params![id, signed(size), sha256.as_slice()]).await
     }
 
+    pub(super) async fn read_artifact(&self, id: Uuid) -> Outcome<Option<Artifact>> {
+        self.look_up(sql::READ_ARTIFACT, params![id]).await?.first().map(artifact).transpose()
+    }
+
     pub(super) async fn list_artifacts(&self, run: RunId) -> Outcome<Vec<Artifact>> {
         self.look_up(sql::LIST_ARTIFACTS, params![run.0]).await?.iter().map(artifact).collect()
     }

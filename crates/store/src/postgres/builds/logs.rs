@@ -8,7 +8,7 @@ use super::super::params::params;
 use super::super::pool::{Outcome, Session, retried};
 use super::super::sql;
 use super::{corrupt, signed};
-use crate::log_chunks::{self, Chunk, Tail};
+use crate::log_chunks::{self, Chunk, Fresh, Tail, Taken};
 use crate::{LOG_PAGE_BYTES_MAX, LeaseRef, LogAnswer, LogRecord};
 
 /// Bytes of lines that are written in one statement; more go in several, in one transaction.
@@ -42,6 +42,7 @@ impl PostgresStore {
         &self,
         run: RunId,
         lease: Option<LeaseRef>,
+        first: Option<u64>,
         mut chunks: Vec<Chunk>,
         bytes_max: u64,
     ) -> Outcome<LogAnswer> {
@@ -51,20 +52,21 @@ impl PostgresStore {
         let epoch = lease.map(|lease| lease.epoch.0 as i32);
         let bytes: u64 = chunks.iter().map(|chunk| chunk.bytes).sum();
         if !chunks.is_empty() && bytes <= STATEMENT_BYTES_MAX {
-            match self.write_log_at_once(run, epoch, chunks, bytes_max).await? {
+            match self.write_log_at_once(run, epoch, first, chunks, bytes_max).await? {
                 Ok(answer) => return Ok(answer),
                 Err(back) => chunks = back,
             }
         }
-        self.write_long_log(run, epoch, chunks, bytes_max).await
+        self.write_long_log(run, epoch, first, chunks, bytes_max).await
     }
 
-    /// One statement for the usual case: the lease is live, and there is room for all. Otherwise nothing has changed, and the
+    /// One statement for the usual case: the lease is live, nothing comes again, and there is room for all. Otherwise nothing has changed, and the
     /// chunks come back.
     async fn write_log_at_once(
         &self,
         run: RunId,
         epoch: Option<i32>,
+        first: Option<u64>,
         chunks: Vec<Chunk>,
         bytes_max: u64,
     ) -> Outcome<Result<LogAnswer, Vec<Chunk>>> {
@@ -72,10 +74,12 @@ impl PostgresStore {
         let (columns, end) = Columns::of(chunks, Tail::default());
         let Columns { last, lines, bytes_before, bodies } = &columns;
         let (now, new_lines, new_bytes) = (self.database.fixed_now(), signed(end.lines), signed(end.bytes));
+        // Its sum with the new lines must not go beyond what the database can count to.
+        let before = epoch.and(first).map(|first| signed(first.saturating_sub(1).min(1 << 62)));
         let max = signed(bytes_max);
         let rows = retried!(self.database.query(
             sql::ADD_LOG,
-            params![now, run.0, epoch, new_lines, new_bytes, max, last, lines, bytes_before, bodies],
+            params![now, run.0, epoch, new_lines, new_bytes, max, last, lines, bytes_before, bodies, before],
         ))?;
         if let Some(row) = rows.first() {
             return Ok(Ok(LogAnswer::Kept(row.try_get::<_, i64>(0)?.max(0) as u64)));
@@ -88,6 +92,7 @@ impl PostgresStore {
         &self,
         run: RunId,
         epoch: Option<i32>,
+        first: Option<u64>,
         chunks: Vec<Chunk>,
         bytes_max: u64,
     ) -> Outcome<LogAnswer> {
@@ -103,11 +108,20 @@ impl PostgresStore {
         };
         let number = |column: &str| Ok::<_, tokio_postgres::Error>(row.try_get::<_, i64>(column)?.max(0) as u64);
         let tail = Tail { lines: number("log_lines")?, bytes: number("log_bytes")?, full: row.try_get("log_full")? };
+        let before =
+            Taken { epoch: row.try_get::<_, Option<i32>>("log_epoch")?.map(i64::from), lines: number("log_taken")? };
         let now: Millis = row.try_get("now")?;
+        let (chunks, taken) = match log_chunks::fresh(before, epoch.map(i64::from), first, chunks).map_err(corrupt)? {
+            Fresh::Lines(chunks, taken) => (chunks, taken),
+            Fresh::Ahead(lines) => {
+                session.roll_back().await?;
+                return Ok(LogAnswer::Ahead(lines));
+            }
+        };
         let (kept, end) = log_chunks::fit(tail, chunks, bytes_max).map_err(corrupt)?;
-        match kept.is_empty() {
+        match kept.is_empty() && taken == before {
             true => session.commit().await?,
-            false => write_chunks(&session, run, now, kept, tail, end).await?,
+            false => write_chunks(&session, run, now, kept, tail, (end, taken)).await?,
         }
         Ok(if end.full { LogAnswer::Full(end.lines) } else { LogAnswer::Kept(end.lines) })
     }
@@ -135,7 +149,7 @@ async fn write_chunks(
     now: Millis,
     chunks: Vec<Chunk>,
     mut tail: Tail,
-    end: Tail,
+    (end, taken): (Tail, Taken),
 ) -> Outcome<()> {
     let mut left = chunks.into_iter().peekable();
     loop {
@@ -152,10 +166,11 @@ async fn write_chunks(
             session.query(sql::ADD_LOG_CHUNKS, chunks).await?;
             continue;
         }
-        let (log_lines, log_bytes) = (signed(end.lines), signed(end.bytes));
+        let (log_lines, log_bytes, log_taken) = (signed(end.lines), signed(end.bytes), signed(taken.lines));
+        let log_epoch = taken.epoch.and_then(|epoch| i32::try_from(epoch).ok());
         let (added, noted, committed) = join3(
             session.query(sql::ADD_LOG_CHUNKS, chunks),
-            session.query(sql::SET_LOG, params![run.0, now, log_lines, log_bytes, end.full]),
+            session.query(sql::SET_LOG, params![run.0, now, log_lines, log_bytes, end.full, log_epoch, log_taken]),
             session.commit(),
         )
         .await;

@@ -67,6 +67,10 @@ impl Builds for PostgresStore {
         self.database.within(async { retried!(self.store_artifact(id, size, &sha256)) }).await
     }
 
+    async fn artifact(&self, id: Uuid) -> StoreResult<Option<Artifact>> {
+        self.database.within(self.read_artifact(id)).await
+    }
+
     async fn artifacts(&self, run: RunId) -> StoreResult<Vec<Artifact>> {
         self.database.within(self.list_artifacts(run)).await
     }
@@ -87,13 +91,14 @@ impl Builds for PostgresStore {
         &self,
         run: RunId,
         lease: Option<LeaseRef>,
+        first: Option<u64>,
         lines: Vec<LogLine>,
         bytes_max: u64,
     ) -> StoreResult<LogAnswer> {
         self.database
             .within(async {
                 let chunks = log_chunks::cut(lines).map_err(corrupt)?;
-                self.write_log(run, lease, chunks, bytes_max).await
+                self.write_log(run, lease, first, chunks, bytes_max).await
             })
             .await
     }

@@ -93,7 +93,7 @@ async fn a_lease_does_not_end_while_something_is_written_under_it() {
     let line = LogLine { level: "info".into(), message: "line".into(), at: None };
     let writer = tokio::spawn({
         let store = Arc::clone(&store);
-        async move { store.add_logs(lease.run, Some(lease), vec![line], 1_000).await.unwrap() }
+        async move { store.add_logs(lease.run, Some(lease), None, vec![line], 1_000).await.unwrap() }
     });
     while waiting(&admin).await < 1 {
         tokio::task::yield_now().await;

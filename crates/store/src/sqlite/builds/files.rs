@@ -45,6 +45,10 @@ pub(super) fn stored(sql: &Sql<'_>, id: Uuid, size: u64, sha256: [u8; 32]) -> St
     }
 }
 
+pub(super) fn one(sql: &Sql<'_>, id: Uuid) -> StoreResult<Option<Artifact>> {
+    sql.row(statements::READ_ARTIFACT, params![id.as_bytes()], artifact)
+}
+
 pub(super) fn of_run(sql: &Sql<'_>, run: RunId) -> StoreResult<Vec<Artifact>> {
     sql.rows(statements::LIST_ARTIFACTS, params![run.0.as_bytes()], artifact)
 }

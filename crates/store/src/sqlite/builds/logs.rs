@@ -7,26 +7,33 @@ use super::super::connection::Sql;
 use super::super::{rows, statements};
 use super::corrupt;
 use super::machines::claimed_at;
-use crate::log_chunks::{self, Chunk, Tail};
+use crate::log_chunks::{self, Chunk, Fresh, Tail, Taken};
 use crate::{LOG_PAGE_BYTES_MAX, LeaseRef, LogAnswer, LogRecord, StoreResult};
 
 pub(super) fn add(
     sql: &Sql<'_>,
     run: RunId,
     lease: Option<LeaseRef>,
+    first: Option<u64>,
     chunks: Vec<Chunk>,
     bytes_max: u64,
 ) -> StoreResult<LogAnswer> {
     let id = run.0.as_bytes();
     let tail = sql.row(statements::READ_LOG_TAIL, params![id], |row| {
-        Ok(Tail { lines: rows::number(row, 0)?, bytes: rows::number(row, 1)?, full: row.get(2)? })
+        let tail = Tail { lines: rows::number(row, 0)?, bytes: rows::number(row, 1)?, full: row.get(2)? };
+        Ok((tail, Taken { epoch: row.get(3)?, lines: rows::number(row, 4)? }))
     })?;
-    let Some(tail) = tail else { return Ok(LogAnswer::Unknown) };
+    let Some((tail, before)) = tail else { return Ok(LogAnswer::Unknown) };
     if let Some(lease) = lease
         && (lease.run != run || claimed_at(sql, lease)?.is_none())
     {
         return Ok(LogAnswer::LeaseLost);
     }
+    let epoch = lease.map(|lease| i64::from(lease.epoch.0));
+    let (chunks, taken) = match log_chunks::fresh(before, epoch, first, chunks).map_err(corrupt)? {
+        Fresh::Lines(chunks, taken) => (chunks, taken),
+        Fresh::Ahead(lines) => return Ok(LogAnswer::Ahead(lines)),
+    };
     let (kept, end) = log_chunks::fit(tail, chunks, bytes_max).map_err(corrupt)?;
     let mut so_far = tail;
     for chunk in &kept {
@@ -38,9 +45,9 @@ pub(super) fn add(
             params![id, last, lines, rows::limit(bytes_before), sql.now, chunk.body],
         )?;
     }
-    if !kept.is_empty() {
-        let (lines, bytes) = (rows::limit(end.lines), rows::limit(end.bytes));
-        sql.execute(statements::SET_LOG, params![id, sql.now, lines, bytes, end.full])?;
+    if !kept.is_empty() || taken != before {
+        let (lines, bytes, taken_lines) = (rows::limit(end.lines), rows::limit(end.bytes), rows::limit(taken.lines));
+        sql.execute(statements::SET_LOG, params![id, sql.now, lines, bytes, end.full, taken.epoch, taken_lines])?;
     }
     Ok(if end.full { LogAnswer::Full(end.lines) } else { LogAnswer::Kept(end.lines) })
 }

@@ -50,6 +50,10 @@ impl Builds for SqliteStore {
         self.write(move |sql| files::stored(sql, id, size, sha256)).await
     }
 
+    async fn artifact(&self, id: Uuid) -> StoreResult<Option<Artifact>> {
+        self.read(move |sql| files::one(sql, id)).await
+    }
+
     async fn artifacts(&self, run: RunId) -> StoreResult<Vec<Artifact>> {
         self.read(move |sql| files::of_run(sql, run)).await
     }
@@ -72,12 +76,13 @@ impl Builds for SqliteStore {
         &self,
         run: RunId,
         lease: Option<LeaseRef>,
+        first: Option<u64>,
         lines: Vec<LogLine>,
         bytes_max: u64,
     ) -> StoreResult<LogAnswer> {
         // Here, not on the thread that everybody waits for.
         let chunks = log_chunks::cut(lines).map_err(corrupt)?;
-        self.write(move |sql| logs::add(sql, run, lease, chunks, bytes_max)).await
+        self.write(move |sql| logs::add(sql, run, lease, first, chunks, bytes_max)).await
     }
 
     async fn logs(&self, run: RunId, after: u64, limit: usize) -> StoreResult<Vec<LogRecord>> {

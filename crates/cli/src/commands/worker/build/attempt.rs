@@ -3,14 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use baton::Client;
 use baton::proto::ClaimedRun;
-use baton::{Cancel, Client, Failure};
+use baton::runs::{Cancel, Failure};
 use serde_json::Value;
 use tokio::time::sleep;
 
 use super::cache::Cache;
+use super::disk::{self, Disk};
 use super::isolation::{Isolation, Job, Limits};
 use super::logs::{self, Logs};
+use super::orphans::Orphanage;
 use super::places::{Places, WorkDirectory};
 use super::recipe::Recipes;
 use super::result::{self, Gathered};
@@ -32,6 +35,9 @@ pub struct Builder {
     pub limits: Limits,
     pub cache: Cache,
     pub work: WorkDirectory,
+    pub disk: Disk,
+    /// For builds that are plain processes.
+    pub orphanage: Option<Orphanage>,
 }
 
 /// One build.
@@ -45,16 +51,33 @@ struct Attempt<'a> {
 impl Builder {
     /// Builds. Whatever happens, its directories are gone afterwards, and everything it started.
     pub async fn build(self: Arc<Self>, run: ClaimedRun, cancel: Cancel) -> Result<Value, Failure> {
-        let places = self
-            .work
-            .places(&run.run_id, run.epoch)
-            .map_err(|error| Failure::new(format!("the worker cannot make a directory: {error}")).code("worker"))?;
-        let attempt = Attempt { builder: &self, run: &run, cancel: &cancel, places: &places };
-        let outcome = attempt.all().await;
-        if let Err(error) = places.remove().await {
-            tracing::warn!(build = %run.run_id, %error, "cannot remove the directory of a build");
+        let outcome = match self.work.places(&run.run_id, run.epoch) {
+            Ok(places) => {
+                let attempt = Attempt { builder: &self, run: &run, cancel: &cancel, places: &places };
+                let outcome = attempt.all().await;
+                if let Err(error) = places.remove().await {
+                    tracing::warn!(build = %run.run_id, %error, "cannot remove the directory of a build");
+                }
+                outcome
+            }
+            Err(error) => Err(self.disk.problem("the worker cannot make a directory", &error)),
+        };
+        if let Err(failure) = &outcome
+            && disk::is_for_want_of_room(failure)
+        {
+            self.make_room().await;
         }
-        outcome.map(|()| Value::Null)
+        outcome.map(|()| Value::Null).map_err(|failure| disk::unless_hopeless(failure, run.epoch))
+    }
+
+    /// Builds need the room more than those who may never come again.
+    async fn make_room(&self) {
+        let cache = self.cache.clone();
+        match tokio::task::spawn_blocking(move || cache.empty()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "cannot empty the cache of sources"),
+            Err(error) => tracing::warn!(%error, "emptying the cache of sources fell over"),
+        }
     }
 }
 
@@ -66,7 +89,8 @@ impl Attempt<'_> {
         if let Err(failure) = &built
             && self.cancel.reason().is_none()
         {
-            logs.say(format!("failed: {}", failure.message())).await;
+            let what = if failure.pause().is_some() { "given back" } else { "failed" };
+            logs.say(format!("{what}: {}", failure.message())).await;
         }
         // The log before the end: nothing can be added to it afterwards.
         pump.finish(logs, self.cancel).await;
@@ -100,6 +124,7 @@ impl Attempt<'_> {
             cache: &self.builder.cache,
             places: self.places,
             logs,
+            disk: self.builder.disk,
         };
         fetch.source(input, self.cancel).await?;
         if input.certs { run::unless_stopped(self.cancel, fetch.certs()).await } else { Ok(()) }
@@ -120,14 +145,16 @@ impl Attempt<'_> {
         let plan = self.builder.isolation.plan(&job);
         let plan = plan.map_err(|error| Failure::new(error).code("image").not_retryable())?;
         logs.say("running the recipe").await;
-        run::run(&plan, self.builder.limits.time, self.cancel, logs).await
+        let family = self.builder.orphanage.as_ref().map(|orphanage| orphanage.family(&self.places.output));
+        let built = run::run(&plan, self.builder.limits.time, self.cancel, logs, family.as_ref()).await;
+        built.map_err(|failure| self.builder.disk.judge(failure, &self.places.root, logs.spoke_of_full_disk()))
     }
 
     async fn gather(&self, logs: &Logs) -> Result<Option<Gathered>, Failure> {
         let (output, scratch) = (self.places.output.clone(), self.places.root.clone());
         let gathered = tokio::task::spawn_blocking(move || result::gather(&output, &scratch)).await;
         let gathered = gathered.map_err(|error| format!("gathering the result fell over: {error}"))?;
-        let gathered = gathered.map_err(|error| format!("cannot gather the result: {error}"))?;
+        let gathered = gathered.map_err(|problem| problem.into_failure(&self.places.output, self.builder.disk))?;
         match &gathered {
             None => logs.say("the recipe worked; it left nothing in BATON_OUTPUT_DIR").await,
             Some(Gathered { file, skipped_links, .. }) => {
@@ -161,11 +188,11 @@ impl Attempt<'_> {
     /// Measures for as long as it is asked to.
     async fn measure(&self) -> std::convert::Infallible {
         loop {
-            sleep(MEASURE_EVERY).await;
             let measured = health::measure(&self.places.root);
             let (id, lease) = (&self.run.run_id, &self.run.lease);
             // Only for people who look at it later.
             let _ = self.builder.client.add_build_telemetry(id, lease, measured.cpu, measured.memory).await;
+            sleep(MEASURE_EVERY).await;
         }
     }
 }

@@ -1,13 +1,18 @@
 //! The log of a build on its way to the server.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use baton::Client;
 use baton::proto::NewLogLine;
-use baton::{Cancel, Client};
+use baton::runs::Cancel;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
+
+use super::disk;
 
 /// Lines that may wait. When the server is away, the build waits with them: memory is bounded.
 const WAITING_LINES_MAX: usize = 4_096;
@@ -25,7 +30,10 @@ const LAST_LINES: Duration = Duration::from_secs(10);
 
 /// Where the lines of one build go.
 #[derive(Clone)]
-pub struct Logs(mpsc::Sender<NewLogLine>);
+pub struct Logs {
+    lines: mpsc::Sender<NewLogLine>,
+    spoke_of_full_disk: Arc<AtomicBool>,
+}
 
 /// Sends them.
 pub struct Pump(JoinHandle<()>);
@@ -33,7 +41,8 @@ pub struct Pump(JoinHandle<()>);
 /// Begins to send the lines of a build.
 pub fn start(client: Client, build: String, lease: String) -> (Logs, Pump) {
     let (sender, receiver) = mpsc::channel(WAITING_LINES_MAX);
-    (Logs(sender), Pump(tokio::spawn(pump(client, build, lease, receiver))))
+    let logs = Logs { lines: sender, spoke_of_full_disk: Arc::default() };
+    (logs, Pump(tokio::spawn(pump(client, build, lease, receiver))))
 }
 
 impl Logs {
@@ -42,9 +51,14 @@ impl Logs {
         self.add("info", message.into()).await;
     }
 
+    /// Whether a command has said that the disk is full.
+    pub fn spoke_of_full_disk(&self) -> bool {
+        self.spoke_of_full_disk.load(Ordering::Relaxed)
+    }
+
     async fn add(&self, level: &str, message: String) {
         // The pump ends only after the last of us.
-        let _ = self.0.send(NewLogLine { level: Some(level.into()), message, timestamp: None }).await;
+        let _ = self.lines.send(NewLogLine { level: Some(level.into()), message, timestamp: None }).await;
     }
 
     /// Adds everything that comes out of a pipe, line by line.
@@ -55,6 +69,9 @@ impl Logs {
             && read > 0
         {
             for line in lines.add(&chunk[..read]) {
+                if disk::is_said_in(&line) {
+                    self.spoke_of_full_disk.store(true, Ordering::Relaxed);
+                }
                 self.add(level, line).await;
             }
         }
@@ -88,6 +105,7 @@ impl Drop for Pump {
 
 async fn pump(client: Client, build: String, lease: String, mut lines: mpsc::Receiver<NewLogLine>) {
     let mut is_wanted = true;
+    let mut first_line = 1;
     while let Some(first) = lines.recv().await {
         // Who prints a lot must not wait for more.
         if lines.len() < CALL_LINES_MAX {
@@ -101,7 +119,8 @@ async fn pump(client: Client, build: String, lease: String, mut lines: mpsc::Rec
             batch.push(line);
         }
         while is_wanted {
-            match client.add_build_logs(&build, &lease, batch.clone()).await {
+            // Numbered: lines whose answer was lost are sent again, and must not be there twice.
+            match client.add_build_logs(&build, &lease, Some(first_line), batch.clone()).await {
                 Ok(()) => break,
                 Err(error) if error.is_transient() => sleep(RETRY_PAUSE).await,
                 Err(error) => {
@@ -111,6 +130,7 @@ async fn pump(client: Client, build: String, lease: String, mut lines: mpsc::Rec
                 }
             }
         }
+        first_line += batch.len() as u64;
     }
 }
 

@@ -2,9 +2,11 @@
 
 mod attempt;
 mod cache;
+mod disk;
 mod isolation;
 mod leash;
 mod logs;
+mod orphans;
 mod places;
 mod recipe;
 mod result;
@@ -16,18 +18,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use baton::Client;
 use baton::proto::NAMESPACE_DEFAULT;
-use baton::{Client, Worker};
+use baton::runs::Worker;
 use clap::Args;
 
 use super::{group, health};
 use crate::commands::flags;
 use crate::exit::Exit;
 use crate::logging::LogArgs;
-use crate::{duration, os, signals};
+use crate::{caches, duration, os, signals};
 use attempt::Builder;
 use cache::Cache;
+use disk::Disk;
 use isolation::{Isolation, Limits};
+use orphans::Orphanage;
 use places::WorkDirectory;
 use recipe::Recipes;
 
@@ -70,6 +75,9 @@ pub struct BuildArgs {
     /// Most that is kept there; 0 for nothing.
     #[arg(long, default_value = "10G", value_name = "SIZE", value_parser = size::parse)]
     cache_size: u64,
+    /// How long it takes no builds after its disk was full. What it was building is given back.
+    #[arg(long, default_value = "60s", value_name = "SPAN", value_parser = duration::parse_positive)]
+    full_disk_pause: Duration,
     /// Namespace it works in.
     #[arg(long, short, default_value = NAMESPACE_DEFAULT)]
     namespace: String,
@@ -95,8 +103,19 @@ pub async fn build(client: &Client, args: BuildArgs) -> Result<(), Exit> {
     // The key is in our environment, and builds may run as this same user.
     os::hide_from_others()?;
     require(args.isolation.program())?;
+    args.isolation.check(args.image.as_deref()).await.map_err(Exit::failed)?;
     let work = open(args.work_dir, "work", WorkDirectory::open)?;
     let cache = open(args.cache_dir, "sources", |directory| Cache::open(directory, args.cache_size))?;
+    if args.isolation == Isolation::Process && os::user().0 == 0 {
+        tracing::warn!(
+            "recipes run as root and can read whatever root can, the credentials of this worker included; \
+             use --isolation bubblewrap, or run the worker as another user"
+        );
+    }
+    let orphanage = match args.isolation {
+        Isolation::Process => Some(Orphanage::open()?),
+        Isolation::Bubblewrap | Isolation::Docker | Isolation::Podman | Isolation::Tart => None,
+    };
     let measured = work.path().to_owned();
     let mut worker = Worker::new(client.clone(), args.platforms)
         .queue(QUEUE)
@@ -127,6 +146,8 @@ pub async fn build(client: &Client, args: BuildArgs) -> Result<(), Exit> {
         limits,
         cache,
         work,
+        disk: Disk { pause: args.full_disk_pause },
+        orphanage,
     });
     let handler = {
         let builder = builder.clone();
@@ -136,18 +157,11 @@ pub async fn build(client: &Client, args: BuildArgs) -> Result<(), Exit> {
 }
 
 fn open<T>(given: Option<PathBuf>, name: &str, open: impl FnOnce(&Path) -> std::io::Result<T>) -> Result<T, Exit> {
-    let directory = given.unwrap_or_else(|| caches().join(name));
+    let directory = given.unwrap_or_else(|| caches::directory().join(name));
     if directory.to_str().is_none() {
         return Err(Exit::usage(format!("{} is not UTF-8; choose another directory", directory.display())));
     }
     open(&directory).map_err(|error| Exit::failed(format!("cannot use {}: {error}", directory.display())))
-}
-
-/// Where this user's programs keep what they can do without.
-fn caches() -> PathBuf {
-    let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let base = given("XDG_CACHE_HOME").or_else(|| given("HOME").map(|home| home.join(".cache")));
-    base.unwrap_or_else(std::env::temp_dir).join("baton")
 }
 
 /// Fails now instead of with every build.

@@ -37,8 +37,9 @@ impl WorkDirectory {
         &self.own
     }
 
-    /// Makes the directories of one build.
+    /// Makes the directories of one build. Builds may run as this same user, and may have removed the worker's part.
     pub fn places(&self, build: &str, epoch: u32) -> io::Result<Places> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.own)?;
         let root = self.own.join(format!("{build}-{epoch}"));
         DirBuilder::new().mode(0o700).create(&root)?;
         let places = Places { source: root.join("source"), output: root.join("output"), home: root.join("home"), root };
@@ -144,6 +145,16 @@ mod tests {
         assert!(living.path().join("file").exists());
         drop((living, second));
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_part_that_was_removed_is_made_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let work = WorkDirectory::open(directory.path()).unwrap();
+        fs::remove_dir(work.path()).unwrap();
+        let places = work.places("build", 1).unwrap();
+        assert!(places.output.is_dir());
+        assert_eq!(fs::metadata(work.path()).unwrap().permissions().mode() & 0o777, 0o700);
     }
 
     #[tokio::test]

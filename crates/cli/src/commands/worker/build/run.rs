@@ -3,7 +3,7 @@
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use baton::{Cancel, Failure, Stop};
+use baton::runs::{Cancel, Failure, Stop};
 use tokio::process::Command;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::isolation::{Beside, Environment, Plan, Step};
 use super::leash::Leash;
 use super::logs::Logs;
+use super::orphans::Family;
 use crate::commands::worker::group::Group;
 use crate::os;
 
@@ -23,10 +24,17 @@ pub const CLEAN_TIMEOUT: Duration = Duration::from_secs(20);
 const LEFTOVER_GRACE: Duration = Duration::from_secs(5);
 
 /// Runs a plan. Whatever happens, nothing of it is left.
-pub async fn run(plan: &Plan, time: Option<Duration>, cancel: &Cancel, logs: &Logs) -> Result<(), Failure> {
+/// `family` is what the build starts, where that may go further than its group.
+pub async fn run(
+    plan: &Plan,
+    time: Option<Duration>,
+    cancel: &Cancel,
+    logs: &Logs,
+    family: Option<&Family>,
+) -> Result<(), Failure> {
     let leash = Leash::attach(&plan.clean).map_err(|error| format!("cannot watch over the build: {error}"))?;
     let deadline = time.map(|time| (Instant::now() + time, time));
-    let mut runner = Runner { plan, cancel, logs, deadline, leash };
+    let mut runner = Runner { plan, cancel, logs, deadline, leash, family };
     let outcome = runner.all().await;
     for step in &plan.clean {
         runner.clean(step).await;
@@ -58,6 +66,7 @@ struct Runner<'a> {
     logs: &'a Logs,
     deadline: Option<(Instant, Duration)>,
     leash: Leash,
+    family: Option<&'a Family>,
 }
 
 impl Runner<'_> {
@@ -76,7 +85,15 @@ impl Runner<'_> {
         }
         match status? {
             status if status.success() => Ok(()),
-            status => Err(Failure::new(format!("the recipe did not work: {status}")).code("recipe").not_retryable()),
+            status => {
+                let excuse = match &self.plan.container {
+                    Some(container) => container.excuse(status).await,
+                    None => None,
+                };
+                Err(excuse.unwrap_or_else(|| {
+                    Failure::new(format!("the recipe did not work: {status}")).code("recipe").not_retryable()
+                }))
+            }
         }
     }
 
@@ -98,6 +115,9 @@ impl Runner<'_> {
             }
         };
         self.end(group).await;
+        if let Some(family) = self.family {
+            family.end().await;
+        }
         let _ = timeout(LEFTOVER_GRACE, readers).await;
         outcome
     }

@@ -1,15 +1,19 @@
 //! What is built, fetched and unpacked: an archive that somebody uploaded, or a repository.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton::{Cancel, Client, Failure, TransferError};
+use baton::runs::{Cancel, Failure};
+use baton::{Client, TransferError};
+use baton_archive::Error;
 use serde::Deserialize;
 use tokio::time::sleep;
 
 use super::cache::Cache;
+use super::disk::Disk;
 use super::isolation::{Environment, Plan, Step};
 use super::logs::Logs;
 use super::places::Places;
@@ -20,6 +24,10 @@ use crate::os;
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// How a repository may be reached. Not by ssh, which would show this worker's own keys, and not on this machine's disk.
 const GIT_PROTOCOLS: &str = "https:http:git";
+
+/// What a system says to names that it does not take.
+const NOT_TAKEN: [ErrorKind; 4] =
+    [ErrorKind::InvalidFilename, ErrorKind::InvalidInput, ErrorKind::AlreadyExists, ErrorKind::TooManyLinks];
 
 /// What is built, as the run's input says.
 #[derive(Clone, Debug, Deserialize)]
@@ -64,6 +72,7 @@ pub struct Fetch<'a> {
     pub cache: &'a Cache,
     pub places: &'a Places,
     pub logs: &'a Logs,
+    pub disk: Disk,
 }
 
 impl Fetch<'_> {
@@ -86,31 +95,38 @@ impl Fetch<'_> {
             return Err(Failure::rejected("the sum of the source is no sha-256"));
         }
         let (cache, wanted) = (self.cache.clone(), sum.clone());
-        let known = blocking(move || cache.find(&wanted)).await?;
+        let known = self.if_possible("look into", move || cache.find(&wanted)).await?.flatten();
         if let Some(file) = known {
             self.logs.say("the source is in this worker's cache").await;
             return Ok(file);
         }
         self.logs.say(format!("downloading the source, {}", text::bytes(archive.size))).await;
-        let scratch = self.places.root.join("source.archive");
-        let target = self.cache.place(sum, archive.size).unwrap_or(scratch);
+        let target = self.places.root.join("source.archive");
         let downloaded = loop {
             match self.client.download_source(self.id, self.lease, &target, Arc::new(drop)).await {
                 Ok(downloaded) => break downloaded,
                 Err(error @ TransferError::Call(_)) if error.is_transient() => sleep(RETRY_PAUSE).await,
-                Err(error) => return Err(worker_problem("cannot download the source", error)),
+                Err(error) => return Err(self.disk.problem("cannot download the source", &error)),
             }
         };
         if downloaded.sha256 != *sum {
             return Err(Failure::new(format!("the source has the sha-256 {}, not {sum}", downloaded.sha256)));
         }
-        let cache = self.cache.clone();
-        blocking(move || {
-            let file = File::open(target)?;
-            cache.tidy()?;
-            Ok(file)
-        })
-        .await
+        let path = target.clone();
+        let file = self.blocking(move || File::open(path)).await?;
+        let (cache, sum) = (self.cache.clone(), sum.clone());
+        self.if_possible("add to", move || cache.keep(&target, &sum)).await?;
+        Ok(file)
+    }
+
+    /// Does something with the cache. A cache that does not work only makes builds slower.
+    async fn if_possible<T: Send + 'static>(
+        &self,
+        what: &str,
+        work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+    ) -> Result<Option<T>, Failure> {
+        let done = tokio::task::spawn_blocking(work).await.map_err(|error| format!("the worker fell over: {error}"))?;
+        Ok(done.inspect_err(|error| tracing::warn!(%error, "cannot {what} the cache of sources")).ok())
     }
 
     async fn unpack(&self, file: File) -> Result<(), Failure> {
@@ -120,19 +136,35 @@ impl Fetch<'_> {
             baton_archive::unpack(file, &source, &baton_archive::Limits::default())
         });
         let unpacked = unpacked.await.map_err(|error| format!("unpacking fell over: {error}"))?;
-        let contents = unpacked.map_err(|error| {
-            Failure::new(format!("the source cannot be unpacked: {error}")).code("source").not_retryable()
-        })?;
+        let contents = unpacked.map_err(|error| self.not_unpacked(&error))?;
         let entries = text::count(contents.entries, "entry", "entries");
         self.logs.say(format!("unpacked {entries}, {}", text::bytes(contents.bytes))).await;
         Ok(())
     }
 
+    fn not_unpacked(&self, error: &Error) -> Failure {
+        let what = "the source cannot be unpacked";
+        match error {
+            // It has names that this system does not take.
+            Error::File { path, source } if NOT_TAKEN.contains(&source.kind()) => {
+                let name = path.strip_prefix(&self.places.source).unwrap_or(Path::new("a file"));
+                let why = format!("{}: {source}", name.display());
+                self.disk.blame(what, error, &why).code("source").not_retryable()
+            }
+            // The directory is new, and this worker's own.
+            Error::File { .. } | Error::Read(_) | Error::Write(_) => self.disk.problem(what, error),
+            Error::NotEmpty(_) => self.disk.problem(what, &std::io::Error::from(ErrorKind::DirectoryNotEmpty)),
+            wrong => Failure::new(format!("{what}: {wrong}")).code("source").not_retryable(),
+        }
+    }
+
     /// Fetches one commit of a repository, without anything this worker knows: no keys, no settings, no prompts.
     async fn clone(&self, repository: &Repository, cancel: &Cancel) -> Result<(), Failure> {
-        std::fs::create_dir(&self.places.source).map_err(|error| worker_problem("cannot make a directory", error))?;
+        std::fs::create_dir(&self.places.source)
+            .map_err(|error| self.disk.problem("cannot make a directory", &error))?;
         self.logs.say(format!("fetching {} of {}", repository.reference, repository.url)).await;
-        run::run(&clone_plan(repository, self.places), None, cancel, self.logs).await
+        let fetched = run::run(&clone_plan(repository, self.places), None, cancel, self.logs, None).await;
+        fetched.map_err(|failure| self.disk.judge(failure, &self.places.root, self.logs.spoke_of_full_disk()))
     }
 
     /// Puts the certificates into the home of the build, for its eyes only.
@@ -141,11 +173,19 @@ impl Fetch<'_> {
             match self.client.build_certs(self.id, self.lease).await {
                 Ok(certs) => break certs,
                 Err(error) if error.is_transient() => sleep(RETRY_PAUSE).await,
-                Err(error) => return Err(worker_problem("cannot fetch the certificates", error)),
+                Err(error) => return Err(self.disk.problem("cannot fetch the certificates", &error)),
             }
         };
         let path = self.places.home.join("certs.zip");
-        blocking(move || write_private(&path, &certs)).await
+        self.blocking(move || write_private(&path, &certs)).await
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let done = tokio::task::spawn_blocking(work).await.map_err(|error| format!("the worker fell over: {error}"))?;
+        done.map_err(|error| self.disk.problem("a file cannot be read or written", &error))
     }
 }
 
@@ -178,21 +218,12 @@ fn clone_plan(repository: &Repository, places: &Places) -> Plan {
         ],
         beside: None,
         build: git(&["checkout", "--quiet", "--detach", "FETCH_HEAD"]),
+        container: None,
         clean: vec![],
         environment: Environment::Only(variables.map(|(name, value)| (name, value.to_owned())).into()),
         directory: places.source.clone(),
         limits: os::Limits::default(),
     }
-}
-
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> Result<T, Failure> {
-    let done = tokio::task::spawn_blocking(work).await.map_err(|error| format!("the worker fell over: {error}"))?;
-    done.map_err(|error| worker_problem("the worker has a problem with its disk", error))
-}
-
-/// Something that is not the submitter's fault.
-fn worker_problem(what: &str, error: impl std::fmt::Display) -> Failure {
-    Failure::new(format!("{what}: {error}")).code("worker")
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A container of docker or podman, by their command line.
 
 use super::process::SHELL;
-use super::{Environment, INSIDE, Isolation, Job, LANG, Plan, Step, baton_variables, name, text};
+use super::{Container, Environment, INSIDE, Isolation, Job, LANG, Plan, Step, baton_variables, name, text};
 use crate::os;
 
 pub fn plan(isolation: Isolation, job: &Job<'_>, image: &str) -> Plan {
@@ -14,6 +14,8 @@ pub fn plan(isolation: Isolation, job: &Job<'_>, image: &str) -> Plan {
         .chain(["--security-opt", "no-new-privileges"])
         .map(str::to_owned)
         .collect();
+    let id_file = job.places.root.join("container");
+    arguments.extend(["--cidfile".into(), text(&id_file)]);
     // What the build writes has to be ours, to be read and removed.
     arguments.extend(["--user".into(), format!("{user}:{group}")]);
     if isolation == Isolation::Podman && user != 0 {
@@ -41,6 +43,7 @@ pub fn plan(isolation: Isolation, job: &Job<'_>, image: &str) -> Plan {
         prepare: vec![],
         beside: None,
         build: Step::new(program, arguments),
+        container: Some(Container { program, image: image.to_owned(), id_file }),
         clean: vec![Step::new(program, ["rm", "--force", &name])],
         environment: Environment::OfTheWorker,
         directory: places.root.clone(),
@@ -61,6 +64,7 @@ mod tests {
         assert_eq!(plan.build.program, "docker");
         for part in [
             "run --rm --init --name baton-b1-2 --workdir /baton/source ",
+            "--cidfile /no/such/work/container ",
             "--memory 1073741824 --pids-limit 100 ",
             "--volume /no/such/work/source:/baton/source --volume /no/such/work/output:/baton/output ",
             "--env BATON_BUILD_ID=b1 --env BATON_PLATFORM=ios --env BATON_SOURCE_DIR=/baton/source ",

@@ -2,6 +2,7 @@
 
 mod bubblewrap;
 mod container;
+mod daemon;
 mod process;
 mod tart;
 
@@ -12,6 +13,7 @@ use clap::ValueEnum;
 
 use super::places::Places;
 use crate::os;
+pub use daemon::Container;
 
 /// Where sandboxes and containers show a build its directories.
 const INSIDE: &str = "/baton";
@@ -93,6 +95,8 @@ pub struct Plan {
     pub beside: Option<Beside>,
     /// The build itself.
     pub build: Step,
+    /// What the build is run in, where that may be at fault.
+    pub container: Option<Container>,
     /// Afterwards, whatever happened; also when this worker is killed.
     pub clean: Vec<Step>,
     pub environment: Environment,
@@ -114,12 +118,25 @@ impl Isolation {
         }
     }
 
+    /// Whether builds can be run so at all, in this image unless they name another.
+    pub async fn check(self, image: Option<&str>) -> Result<(), String> {
+        match self {
+            Isolation::Process | Isolation::Bubblewrap | Isolation::Tart => Ok(()),
+            Isolation::Docker | Isolation::Podman => {
+                daemon::answers(self.program()).await?;
+                match image {
+                    Some(image) => daemon::knows(self.program(), no_option(image)?).await,
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
     /// What is to be run for a build.
     pub fn plan(self, job: &Job<'_>) -> Result<Plan, String> {
         let image = || {
             let image = job.image.ok_or("this worker needs an image: submit with --image, or start it with --image")?;
-            // It would be an option.
-            if image.starts_with('-') { Err("an image must not begin with a dash") } else { Ok(image) }
+            no_option(image)
         };
         match self {
             Isolation::Process => Ok(process::plan(job)),
@@ -128,6 +145,11 @@ impl Isolation {
             Isolation::Tart => Ok(tart::plan(job, image()?)),
         }
     }
+}
+
+/// An image that a command line does not take for something else.
+fn no_option(image: &str) -> Result<&str, &'static str> {
+    if image.starts_with('-') { Err("an image must not begin with a dash") } else { Ok(image) }
 }
 
 /// What the system limits for a command of this machine.

@@ -12,6 +12,7 @@ pub fn plan(job: &Job<'_>) -> Plan {
         beside: None,
         // The first command that fails ends the recipe.
         build: Step::new(SHELL, ["-ec", job.recipe]),
+        container: None,
         clean: vec![],
         environment: Environment::Only(variables),
         directory: places.source.clone(),

@@ -27,6 +27,7 @@ pub fn plan(job: &Job<'_>, image: &str) -> Plan {
             ready: tart(&["exec", &name, "/usr/bin/true"]),
         }),
         build: tart(&build),
+        container: None,
         clean: vec![tart(&["stop", &name]), tart(&["delete", &name])],
         environment: Environment::OfTheWorker,
         directory: job.places.root.clone(),

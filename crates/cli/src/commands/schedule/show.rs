@@ -1,0 +1,86 @@
+//! Schedules and their fires as tables.
+
+use baton::proto::{NextFires, ScheduleFires, SchedulePage, ScheduleView};
+use baton_core::schedule::Overlap;
+
+use crate::duration;
+use crate::output::{Table, or_dash};
+
+fn overlap(overlap: Overlap) -> &'static str {
+    match overlap {
+        Overlap::Allow => "allow",
+        Overlap::Skip => "skip",
+        Overlap::BufferOne => "buffer-one",
+        Overlap::CancelPrevious => "cancel-previous",
+    }
+}
+
+pub(super) fn page(page: &SchedulePage) -> String {
+    let mut table =
+        Table::new(&["namespace", "schedule", "cron", "zone", "type", "paused", "last", "next", "fired", "left out"]);
+    for schedule in &page.schedules {
+        table.row([
+            schedule.namespace.clone(),
+            schedule.id.clone(),
+            schedule.cron.clone(),
+            schedule.time_zone.clone(),
+            schedule.run.kind.clone(),
+            if schedule.paused { "yes" } else { "no" }.to_owned(),
+            or_dash(schedule.last_fire),
+            or_dash(schedule.next_fires.first()),
+            schedule.fired.to_string(),
+            schedule.left_out.to_string(),
+        ]);
+    }
+    match &page.next_cursor {
+        Some(cursor) => format!("{table}\nThere may be more: --cursor '{cursor}'"),
+        None => table.to_string(),
+    }
+}
+
+pub(super) fn one(schedule: &ScheduleView) -> String {
+    let mut table = Table::plain();
+    table.field("schedule", Some(&schedule.id));
+    table.field("namespace", Some(&schedule.namespace));
+    table.field("cron", Some(&schedule.cron));
+    table.field("zone", Some(&schedule.time_zone));
+    table.field("paused", Some(if schedule.paused { "yes" } else { "no" }));
+    table.field("note", Some(&schedule.note).filter(|note| !note.is_empty()));
+    table.field("type", Some(&schedule.run.kind));
+    table.field("queue", Some(&schedule.run.queue));
+    table.field("input", schedule.run.input.as_ref().map(|input| input.get()));
+    table.field("overlap", Some(overlap(schedule.overlap)));
+    table.field("jitter", Some(schedule.jitter_ms).filter(|ms| *ms > 0).map(duration::show));
+    table.field("max catchup", Some(schedule.max_catchup));
+    table.field("created", Some(schedule.created_at));
+    table.field("last fire", schedule.last_fire);
+    table.field("last run", schedule.last_run.as_ref());
+    table.field("waits", schedule.waiting_fire);
+    table.field("fired", Some(schedule.fired));
+    table.field("left out", Some(schedule.left_out));
+    for (index, fire) in schedule.next_fires.iter().enumerate() {
+        table.field(if index == 0 { "next" } else { "" }, Some(fire));
+    }
+    table.to_string()
+}
+
+pub(super) fn fires(page: &ScheduleFires) -> String {
+    let mut table = Table::new(&["fire", "what", "run", "state", "carried out"]);
+    for fire in &page.fires {
+        table.row([
+            fire.fire_at.to_string(),
+            fire.what.clone(),
+            or_dash(fire.run_id.as_ref()),
+            or_dash(fire.state.map(|state| state.as_str())),
+            fire.at.to_string(),
+        ]);
+    }
+    match &page.next_cursor {
+        Some(cursor) => format!("{table}\nThere may be more: --cursor {cursor}"),
+        None => table.to_string(),
+    }
+}
+
+pub(super) fn next(next: &NextFires) -> String {
+    next.fires.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}

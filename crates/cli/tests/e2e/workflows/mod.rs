@@ -1,0 +1,5 @@
+//! Workflows: the command line against workers, and the tutorial, followed to the letter.
+
+mod commands;
+mod refusals;
+mod survival;

@@ -1,0 +1,163 @@
+//! What the protocols of builds answer besides builds. Names and shapes are given by programs that exist.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{BuildView, Time};
+
+/// It was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Done {
+    /// True: what was refused is answered with a problem.
+    pub success: bool,
+}
+
+impl Done {
+    /// The only answer there is.
+    pub const YES: Done = Done { success: true };
+}
+
+/// A build was ended by its builder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct EndedBuild {
+    /// It is ended.
+    pub success: bool,
+    /// In words.
+    pub message: String,
+}
+
+/// Lines were added to a build's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct AddedLogs {
+    /// They are kept.
+    pub success: bool,
+    /// The number of the log's last line.
+    pub last: u64,
+}
+
+/// Builds that somebody has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ActiveBuilds {
+    /// The builds.
+    pub builds: Vec<BuildView>,
+}
+
+/// How many builds stand where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct BuildStatistics {
+    /// Wait for a builder.
+    pub pending: u64,
+    /// A builder has them and has not begun.
+    pub assigned: u64,
+    /// A builder works on them.
+    pub building: u64,
+    /// Done.
+    pub completed: u64,
+    /// Did not work.
+    pub failed: u64,
+    /// Somebody stopped them.
+    pub cancelled: u64,
+    /// All of them.
+    pub total: u64,
+}
+
+/// A machine has made itself known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct MachineToken {
+    /// Its token; dies with the lease of the build.
+    pub vm_token: String,
+    /// Until when the token is good if nothing is heard of the machine.
+    pub expires_at: Time,
+}
+
+/// The machine of a build.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct MachineView {
+    /// It has said that it is ready.
+    pub vm_ready: bool,
+    /// When.
+    pub vm_ready_at: Option<Time>,
+    /// When it made itself known.
+    pub authenticated_at: Option<Time>,
+    /// When it was heard of last.
+    pub last_heartbeat_at: Option<Time>,
+}
+
+/// The parts of a build's certificates, in base64.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct SigningParts {
+    /// The certificate with its key.
+    pub p12: String,
+    /// The password of that file, as it is.
+    pub p12_password: String,
+    /// A password for a fresh keychain.
+    pub keychain_password: String,
+    /// Provisioning profiles.
+    pub provisioning_profiles: Vec<String>,
+}
+
+/// What a builder reported of itself, one report for each day.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct DiagnosticReports {
+    /// Oldest first.
+    pub reports: Vec<Value>,
+}
+
+/// How the server is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ServerHealth {
+    /// `ok`.
+    pub status: String,
+    /// What waits and what is worked on.
+    pub queue: BuildQueue,
+    /// `directory` or `s3`.
+    pub storage: String,
+}
+
+/// Builds that wait and builds that somebody has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct BuildQueue {
+    /// Builds that wait.
+    pub pending: u64,
+    /// Builds that somebody has.
+    pub active: u64,
+}
+
+/// Numbers for everybody, a few seconds old.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct PublicStats {
+    /// Workers that build and are online.
+    pub nodes_online: u64,
+    /// Builds that wait.
+    pub builds_queued: u64,
+    /// Builds that somebody has.
+    pub active_builds: u64,
+    /// Builds submitted since midnight, UTC.
+    pub builds_today: u64,
+    /// Builds ever.
+    pub total_builds: u64,
+}
+
+/// A file is in the cache.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct CachedFile {
+    /// Its sha-256 in hexadecimal digits.
+    pub sha256: String,
+    /// Its size in bytes.
+    pub size: u64,
+}

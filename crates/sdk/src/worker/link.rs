@@ -1,0 +1,428 @@
+//! What the drivers of a worker's runs share with its stream: reports that go out, answers that come back, and the runs that are held.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use baton_proto::v1::{self, report, report_answer};
+use futures_util::Stream;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::workflow::driver::Finished;
+use crate::workflow::mailbox::{Event, Mailbox, Outbox};
+
+/// Most reports of one message.
+const MESSAGE_REPORTS_MAX: usize = 1_000;
+/// Bytes of payload of one message; the report that goes beyond is its last.
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// Waits before a report is repeated that was refused for reasons that pass.
+const AGAIN_FIRST: Duration = Duration::from_millis(100);
+const AGAIN_LONGEST: Duration = Duration::from_secs(5);
+
+struct Unanswered {
+    what: report::What,
+    mailbox: Arc<Mailbox>,
+    /// The number that the driver gave it.
+    number: u64,
+    tries: u32,
+}
+
+struct Held {
+    lease: String,
+    mailbox: Arc<Mailbox>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Numbers of reports that are to be sent.
+    queue: VecDeque<u64>,
+    unanswered: HashMap<u64, Unanswered>,
+    /// Reports that are to be sent again then.
+    again: BTreeSet<(Instant, u64)>,
+    last_number: u64,
+    hello: Option<v1::Hello>,
+    heartbeat: Option<v1::WorkerHeartbeatRequest>,
+    /// Slots that are to be granted.
+    slots: u32,
+    drain: bool,
+    draining: bool,
+    held: HashMap<String, Held>,
+    completed: u64,
+    failed: u64,
+    /// Which stream is the current one; none of another one gets anything.
+    stream: u64,
+    waker: Option<Waker>,
+}
+
+/// What the drivers of a worker's runs share with its stream.
+#[derive(Default)]
+pub(super) struct Link {
+    state: Mutex<State>,
+    max_concurrent: u32,
+    /// Told when a run was let go of.
+    let_go: Notify,
+    /// Told when a report is to be sent again later.
+    later: Notify,
+}
+
+impl Link {
+    pub(super) fn new(max_concurrent: u32) -> Link {
+        Link { max_concurrent, ..Link::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every change is complete when the lock is let go of.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // ---- the stream
+
+    /// Begins a stream with this hello: everything that has no answer is sent again, and the slots that are free are granted.
+    pub(super) fn open(self: &Arc<Self>, mut hello: v1::Hello) -> Requests {
+        let mut state = self.lock();
+        let lease =
+            |(run_id, held): (&String, &Held)| v1::RunLease { run_id: run_id.clone(), lease: held.lease.clone() };
+        hello.leases = state.held.iter().map(lease).collect();
+        state.hello = Some(hello);
+        state.heartbeat = None;
+        state.drain = state.draining;
+        state.slots = match state.draining {
+            true => 0,
+            false => self.max_concurrent.saturating_sub(u32::try_from(state.held.len()).unwrap_or(u32::MAX)),
+        };
+        let waiting: BTreeSet<u64> = state.again.iter().map(|(_, number)| *number).collect();
+        let mut numbers: Vec<u64> =
+            state.unanswered.keys().copied().filter(|number| !waiting.contains(number)).collect();
+        numbers.sort_unstable();
+        state.queue = numbers.into();
+        state.stream += 1;
+        state.waker = None;
+        Requests { link: self.clone(), stream: state.stream }
+    }
+
+    /// Ends the current stream.
+    pub(super) fn close(&self) {
+        let mut state = self.lock();
+        state.stream += 1;
+        state.wake();
+    }
+
+    /// Has a heartbeat sent.
+    pub(super) fn beat(&self, worker_id: &str) {
+        let mut state = self.lock();
+        let lease =
+            |(run_id, held): (&String, &Held)| v1::RunLease { run_id: run_id.clone(), lease: held.lease.clone() };
+        state.heartbeat = Some(v1::WorkerHeartbeatRequest {
+            worker_id: worker_id.to_owned(),
+            active_count: u32::try_from(state.held.len()).unwrap_or(u32::MAX),
+            completed_delta: std::mem::take(&mut state.completed),
+            failed_delta: std::mem::take(&mut state.failed),
+            leases: state.held.iter().map(lease).collect(),
+            all_leases: true,
+            ..Default::default()
+        });
+        state.wake();
+    }
+
+    /// No more runs.
+    pub(super) fn drain(&self) {
+        let mut state = self.lock();
+        state.draining = true;
+        state.drain = true;
+        state.slots = 0;
+        state.wake();
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        self.lock().draining
+    }
+
+    // ---- answers
+
+    /// Passes an answer on to whoever reported, unless the report is to be repeated.
+    pub(super) fn answer(&self, answer: v1::ReportAnswer) {
+        let Some(what) = answer.what else { return };
+        let mut state = self.lock();
+        if let report_answer::What::Error(error) = &what
+            && passes(error)
+            && let Some(unanswered) = state.unanswered.get_mut(&answer.number)
+        {
+            tracing::debug!(error = error.message, "a report is repeated");
+            unanswered.tries += 1;
+            let pause = AGAIN_FIRST.saturating_mul(1 << unanswered.tries.min(10)).min(AGAIN_LONGEST);
+            state.again.insert((Instant::now() + pause, answer.number));
+            self.later.notify_one();
+            return;
+        }
+        let Some(unanswered) = state.unanswered.remove(&answer.number) else { return };
+        drop(state);
+        unanswered.mailbox.put(Event::Answer { number: unanswered.number, what });
+    }
+
+    /// Sends reports again whenever their time has come. Never returns.
+    pub(super) async fn repeat(&self) {
+        loop {
+            let next = {
+                let mut state = self.lock();
+                let now = Instant::now();
+                while let Some((due, number)) = state.again.first().copied().filter(|(due, _)| *due <= now) {
+                    state.again.remove(&(due, number));
+                    state.queue.push_back(number);
+                    state.wake();
+                }
+                state.again.first().map(|(due, _)| *due)
+            };
+            match next {
+                Some(due) => tokio::select! {
+                    () = tokio::time::sleep_until(due) => {}
+                    () = self.later.notified() => {}
+                },
+                None => self.later.notified().await,
+            }
+        }
+    }
+
+    // ---- runs
+
+    /// Notes a run that the worker now holds. Should it hold it already, the lease of that was lost.
+    pub(super) fn hold(&self, run_id: &str, lease: &str) -> Arc<Mailbox> {
+        let mailbox = Arc::new(Mailbox::default());
+        let held = Held { lease: lease.to_owned(), mailbox: mailbox.clone() };
+        let before = self.lock().held.insert(run_id.to_owned(), held);
+        if let Some(before) = before {
+            before.mailbox.put(Event::Lost);
+        }
+        mailbox
+    }
+
+    /// The worker holds a run no longer, and has room for another one.
+    pub(super) fn let_go(&self, run_id: &str, mailbox: &Arc<Mailbox>, finished: Finished) {
+        let mut state = self.lock();
+        if state.held.get(run_id).is_some_and(|held| Arc::ptr_eq(&held.mailbox, mailbox)) {
+            state.held.remove(run_id);
+        }
+        match finished {
+            Finished::Completed => state.completed += 1,
+            Finished::Failed => state.failed += 1,
+            Finished::Suspended | Finished::GivenBack | Finished::Lost => {}
+        }
+        if finished == Finished::Lost {
+            // Nobody waits for the answers any more, and the lease is not good for anything.
+            state.unanswered.retain(|_, unanswered| !Arc::ptr_eq(&unanswered.mailbox, mailbox));
+            let State { unanswered, again, .. } = &mut *state;
+            again.retain(|(_, number)| unanswered.contains_key(number));
+        }
+        if !state.draining {
+            state.slots += 1;
+            state.wake();
+        }
+        drop(state);
+        self.let_go.notify_waiters();
+    }
+
+    /// Tells the driver of a run, if it is held.
+    pub(super) fn tell(&self, run_id: &str, event: Event) {
+        let mailbox = self.lock().held.get(run_id).map(|held| held.mailbox.clone());
+        if let Some(mailbox) = mailbox {
+            mailbox.put(event);
+        }
+    }
+
+    /// Tells the drivers of all runs.
+    pub(super) fn tell_all(&self, event: impl Fn() -> Event) {
+        let mailboxes: Vec<_> = self.lock().held.values().map(|held| held.mailbox.clone()).collect();
+        mailboxes.iter().for_each(|mailbox| mailbox.put(event()));
+    }
+
+    /// Waits until nothing is held.
+    pub(super) async fn empty(&self) {
+        loop {
+            let let_go = self.let_go.notified();
+            tokio::pin!(let_go);
+            // Listens before it looks.
+            let_go.as_mut().enable();
+            if self.lock().held.is_empty() {
+                return;
+            }
+            let_go.await;
+        }
+    }
+}
+
+impl Outbox for Link {
+    fn send(&self, mailbox: &Arc<Mailbox>, reports: Vec<(u64, report::What)>) {
+        let mut state = self.lock();
+        for (number, what) in reports {
+            state.last_number += 1;
+            let last = state.last_number;
+            state.unanswered.insert(last, Unanswered { what, mailbox: mailbox.clone(), number, tries: 0 });
+            state.queue.push_back(last);
+        }
+        state.wake();
+    }
+}
+
+impl State {
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Everything that is ready, in one message.
+    fn next(&mut self) -> Option<v1::WorkRequest> {
+        let mut request = v1::WorkRequest {
+            hello: self.hello.take(),
+            slots: std::mem::take(&mut self.slots),
+            reports: Vec::new(),
+            heartbeat: self.heartbeat.take(),
+            drain: std::mem::take(&mut self.drain),
+        };
+        let mut bytes = 0;
+        while bytes < MESSAGE_BYTES_MAX && request.reports.len() < MESSAGE_REPORTS_MAX {
+            let Some(number) = self.queue.pop_front() else { break };
+            let Some(unanswered) = self.unanswered.get(&number) else { continue };
+            bytes += payload_bytes(&unanswered.what);
+            request.reports.push(v1::Report { number, what: Some(unanswered.what.clone()) });
+        }
+        let empty = request.hello.is_none()
+            && request.slots == 0
+            && request.reports.is_empty()
+            && request.heartbeat.is_none()
+            && !request.drain;
+        (!empty).then_some(request)
+    }
+}
+
+/// What a stream sends.
+pub(super) struct Requests {
+    link: Arc<Link>,
+    stream: u64,
+}
+
+impl Stream for Requests {
+    type Item = v1::WorkRequest;
+
+    fn poll_next(self: Pin<&mut Self>, polling: &mut Context<'_>) -> Poll<Option<v1::WorkRequest>> {
+        let mut state = self.link.lock();
+        if state.stream != self.stream {
+            return Poll::Ready(None);
+        }
+        match state.next() {
+            Some(request) => Poll::Ready(Some(request)),
+            None => {
+                state.waker = Some(polling.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// True when the same report may be taken later.
+fn passes(error: &v1::ReportError) -> bool {
+    use tonic::Code;
+    match Code::from_i32(i32::try_from(error.code).unwrap_or(0)) {
+        Code::Cancelled | Code::Unknown | Code::DeadlineExceeded | Code::Internal | Code::Unavailable => true,
+        Code::ResourceExhausted => !matches!(error.reason.as_str(), "TOO_LARGE" | "TOO_MANY_STEPS" | "INBOX_FULL"),
+        Code::Ok
+        | Code::InvalidArgument
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::PermissionDenied
+        | Code::FailedPrecondition
+        | Code::Aborted
+        | Code::OutOfRange
+        | Code::Unimplemented
+        | Code::DataLoss
+        | Code::Unauthenticated => false,
+    }
+}
+
+fn payload_bytes(what: &report::What) -> usize {
+    use report::What;
+    match what {
+        What::CompleteStep(report) => report.output.len(),
+        What::CompleteWorkflow(report) => report.output.len(),
+        What::Publish(report) => report.value.len(),
+        What::ContinueAsNew(report) => report.input.len(),
+        What::StartChild(report) => report.start.as_ref().map_or(0, |start| start.input.len()),
+        What::FailStep(report) => report.error.len(),
+        What::FailWorkflow(report) => report.error.len(),
+        What::Suspend(_) | What::CancelledWorkflow(_) | What::GiveBack(_) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt;
+
+    use super::*;
+
+    fn report() -> report::What {
+        report::What::GiveBack(v1::GiveBackWorkflowRequest::default())
+    }
+
+    fn error(code: tonic::Code, reason: &str) -> report_answer::What {
+        report_answer::What::Error(v1::ReportError { code: code as u32, reason: reason.into(), message: String::new() })
+    }
+
+    fn answer(number: u64, what: report_answer::What) -> v1::ReportAnswer {
+        v1::ReportAnswer { number, what: Some(what) }
+    }
+
+    #[tokio::test]
+    async fn everything_ready_goes_into_one_message_and_again_on_the_next_stream() {
+        let link = Arc::new(Link::new(8));
+        let mailbox = link.hold("r", "l");
+        let mut requests = link.open(v1::Hello::default());
+        link.send(&mailbox, vec![(1, report()), (2, report())]);
+        let first = requests.next().await.unwrap();
+        assert_eq!((first.slots, first.reports.len()), (7, 2));
+        assert_eq!(first.hello.unwrap().leases.len(), 1);
+        link.answer(answer(1, report_answer::What::State(0)));
+        let mut requests_after = link.open(v1::Hello::default());
+        assert!(requests.next().await.is_none(), "the stream before is over");
+        let second = requests_after.next().await.unwrap();
+        assert_eq!(second.reports.iter().map(|report| report.number).collect::<Vec<_>>(), [2]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_report_is_repeated_while_the_reason_passes_and_answered_when_it_does_not() {
+        let link = Arc::new(Link::new(1));
+        let mailbox = link.hold("r", "l");
+        let mut requests = link.open(v1::Hello::default());
+        link.send(&mailbox, vec![(9, report())]);
+        assert_eq!(requests.next().await.unwrap().reports.len(), 1);
+        link.answer(answer(1, error(tonic::Code::Unavailable, "UNAVAILABLE")));
+        let repeated = tokio::select! {
+            request = requests.next() => request.unwrap(),
+            () = link.repeat() => unreachable!(),
+        };
+        assert_eq!(repeated.reports[0].number, 1);
+        link.answer(answer(1, error(tonic::Code::Aborted, "LEASE_LOST")));
+        let events = mailbox.take(futures_util::task::noop_waker_ref());
+        assert!(
+            matches!(&events[..], [Event::Answer { number: 9, what: report_answer::What::Error(_) }]),
+            "{events:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_slot_is_granted_again_when_a_run_is_let_go_of_but_not_while_draining() {
+        let link = Arc::new(Link::new(1));
+        let mailbox = link.hold("r", "l");
+        let mut requests = link.open(v1::Hello::default());
+        assert_eq!(requests.next().await.unwrap().slots, 0);
+        link.let_go("r", &mailbox, Finished::Completed);
+        assert_eq!(requests.next().await.unwrap().slots, 1);
+        link.empty().await;
+        link.drain();
+        let last = requests.next().await.unwrap();
+        assert!(last.drain && last.slots == 0);
+        link.beat("w");
+        assert_eq!(requests.next().await.unwrap().heartbeat.unwrap().completed_delta, 1);
+    }
+}

@@ -1,0 +1,224 @@
+//! The worker's stream: connected, served, and connected again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use baton_proto::v1;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, sleep_until};
+use tonic::transport::Endpoint;
+use tonic::{Code, Status, Streaming};
+use tonic_types::StatusExt;
+
+use super::link::Link;
+use crate::ClientError;
+use crate::grpc::{self, Key, Workflows};
+use crate::workflow::driver::{Driver, Finished};
+use crate::workflow::handler::Handler;
+use crate::workflow::mailbox::{Event, Mailbox, Outbox};
+use crate::workflow::time::span;
+
+/// Waits before the next try to connect.
+const CONNECT_AGAIN_FIRST: Duration = Duration::from_millis(50);
+const CONNECT_AGAIN_LONGEST: Duration = Duration::from_secs(5);
+/// How long the server may take to answer a hello.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(30);
+/// A stream on which nothing came for so many heartbeats is dead.
+const SILENT_BEATS: u32 = 2;
+/// The server's default, until it has said otherwise.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Keeps a stream to the server, whatever happens to it.
+pub(super) struct Connection {
+    pub(super) endpoint: Endpoint,
+    pub(super) key: Key,
+    pub(super) register: v1::RegisterWorkerRequest,
+    pub(super) handlers: HashMap<String, Handler>,
+    pub(super) link: Arc<Link>,
+    /// Told when the server wants the worker to drain.
+    pub(super) asked_to_drain: Arc<Notify>,
+    /// Names the registration; empty before the first.
+    pub(super) worker_id: Arc<std::sync::Mutex<String>>,
+}
+
+impl Connection {
+    /// Serves until the server refuses the worker for good.
+    pub(super) async fn serve(&self) -> ClientError {
+        let mut pause = CONNECT_AGAIN_FIRST;
+        loop {
+            let mut welcome = false;
+            let status = match self.stream(&mut welcome).await {
+                Ok(()) if self.link.is_draining() => Status::unavailable("the stream is over"),
+                Ok(()) => Status::unavailable("the server has ended the stream"),
+                Err(status) => status,
+            };
+            self.link.close();
+            if is_final(&status) {
+                return grpc::refused(status);
+            }
+            let reason = status.get_error_details().error_info().map(|info| info.reason.clone()).unwrap_or_default();
+            if matches!(reason.as_str(), "WORKER_OFFLINE" | "UNKNOWN_WORKER") {
+                // What this incarnation held belongs to others. The next one is registered anew.
+                tracing::warn!("the server has given this worker up; it registers again");
+                self.set_worker_id(String::new());
+                self.link.tell_all(|| Event::Lost);
+            } else {
+                tracing::warn!(error = status.message(), "the stream to the server was cut; connecting again");
+            }
+            if welcome {
+                pause = CONNECT_AGAIN_FIRST;
+            }
+            // Workers that lost their server together come back one after the other.
+            let spread = Duration::from_millis(getrandom::u32().unwrap_or(0) as u64 % (pause.as_millis() as u64 + 1));
+            sleep(pause / 2 + spread / 2).await;
+            pause = (pause * 2).min(CONNECT_AGAIN_LONGEST);
+        }
+    }
+
+    fn worker_id(&self) -> String {
+        self.worker_id.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    fn set_worker_id(&self, id: String) {
+        *self.worker_id.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = id;
+    }
+
+    /// Carries one stream; `welcome` becomes true when the server has answered the hello.
+    async fn stream(&self, welcome: &mut bool) -> Result<(), Status> {
+        let channel = self.endpoint.connect().await.map_err(|error| Status::from_error(Box::new(error)))?;
+        let mut client: Workflows = grpc::workflows(channel, self.key.clone());
+        let hello =
+            v1::Hello { register: Some(self.register.clone()), worker_id: self.worker_id(), leases: Vec::new() };
+        let requests = self.link.open(hello);
+        let opening = tokio::time::timeout(HELLO_TIMEOUT, client.work(requests));
+        let mut responses = opening.await.map_err(|_| Status::unavailable("no answer to the hello"))??.into_inner();
+        self.read(&mut responses, welcome).await
+    }
+
+    async fn read(&self, responses: &mut Streaming<v1::WorkResponse>, welcome: &mut bool) -> Result<(), Status> {
+        let mut interval = HEARTBEAT_INTERVAL;
+        let mut heard = Instant::now();
+        let mut next_beat = heard + interval;
+        let repeat = self.link.repeat();
+        tokio::pin!(repeat);
+        loop {
+            tokio::select! {
+                response = responses.message() => {
+                    let Some(response) = response? else { return Ok(()) };
+                    heard = Instant::now();
+                    if let Some(registered) = &response.registered {
+                        *welcome = true;
+                        interval = beat_interval(registered);
+                        next_beat = heard + interval;
+                    }
+                    self.take(response);
+                }
+                () = sleep_until(next_beat) => {
+                    if heard.elapsed() > interval * SILENT_BEATS {
+                        return Err(Status::unavailable("nothing comes from the server"));
+                    }
+                    self.link.beat(&self.worker_id());
+                    next_beat = Instant::now() + interval;
+                }
+                () = &mut repeat => {}
+            }
+        }
+    }
+
+    fn take(&self, response: v1::WorkResponse) {
+        let v1::WorkResponse { registered, runs, answers, heartbeat, messages } = response;
+        if let Some(registered) = registered {
+            let before = self.worker_id();
+            if before != registered.worker_id {
+                if !before.is_empty() {
+                    self.link.tell_all(|| Event::Lost);
+                }
+                tracing::info!(worker_id = registered.worker_id, "registered");
+                self.set_worker_id(registered.worker_id);
+            }
+        }
+        // Answers first: one of them may let go of a run that comes again.
+        for answer in answers {
+            self.link.answer(answer);
+        }
+        for v1::RunMessages { run_id, messages } in messages {
+            self.link.tell(&run_id, Event::Messages(messages));
+        }
+        if let Some(news) = heartbeat {
+            news.lost.iter().for_each(|run_id| self.link.tell(run_id, Event::Lost));
+            news.cancelled.iter().for_each(|run_id| self.link.tell(run_id, Event::Cancel));
+            if news.should_drain {
+                self.asked_to_drain.notify_one();
+            }
+        }
+        for run in runs {
+            self.begin(run);
+        }
+    }
+
+    /// Begins to work on a run.
+    fn begin(&self, run: v1::PollActivityResponse) {
+        let mailbox = self.link.hold(&run.run_id, &run.lease);
+        let guard = Holding {
+            link: self.link.clone(),
+            run_id: run.run_id.clone(),
+            mailbox: mailbox.clone(),
+            finished: Finished::Lost,
+        };
+        // A run that is pinned to a version has it behind its type.
+        let name = run.workflow_type.as_str();
+        let handler = self.handlers.get(name).or_else(|| self.handlers.get(name.rsplit_once('@')?.0));
+        match handler {
+            Some(handler) => {
+                let outbox: Arc<dyn Outbox> = self.link.clone();
+                let driver = Driver::new(run, handler, mailbox.clone(), outbox);
+                if self.link.is_draining() {
+                    mailbox.put(Event::GiveBack(super::STOPPING));
+                }
+                tokio::spawn(work(driver, guard));
+            }
+            None => {
+                tracing::error!(workflow_type = name, "a run came that this worker does not know how to do");
+                let refusing: Handler = Arc::new(|_, _| Box::pin(std::future::pending()));
+                let driver = Driver::new(run, &refusing, mailbox.clone(), self.link.clone());
+                mailbox.put(Event::GiveBack("this worker does not know the type"));
+                tokio::spawn(work(driver, guard));
+            }
+        }
+    }
+}
+
+async fn work(driver: Driver, mut guard: Holding) {
+    guard.finished = driver.await;
+}
+
+/// A run that is held until this is dropped, by whatever.
+struct Holding {
+    link: Arc<Link>,
+    run_id: String,
+    mailbox: Arc<Mailbox>,
+    finished: Finished,
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        self.link.let_go(&self.run_id, &self.mailbox, self.finished);
+    }
+}
+
+fn beat_interval(registered: &v1::RegisterWorkerResponse) -> Duration {
+    let interval = match &registered.heartbeat_interval {
+        Some(interval) => span(interval),
+        None => Duration::from_secs(registered.heartbeat_interval_secs.into()),
+    };
+    if interval.is_zero() { HEARTBEAT_INTERVAL } else { interval }
+}
+
+/// True when trying again cannot help.
+fn is_final(status: &Status) -> bool {
+    matches!(
+        status.code(),
+        Code::Unauthenticated | Code::PermissionDenied | Code::InvalidArgument | Code::Unimplemented
+    )
+}

@@ -1,0 +1,8 @@
+//! Workflows against a server that is a few maps in memory.
+
+mod branches;
+mod cancel;
+mod fake;
+mod replay;
+mod saga;
+mod waits;

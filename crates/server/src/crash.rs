@@ -1,0 +1,95 @@
+//! Places at which a test can have the server killed, as by `kill -9`: between two steps that a crash must not tear apart.
+//!
+//! `BATON_CRASH_POINT=draft.synced` kills the process when it comes to that place, `draft.synced:2` when it comes there for the second
+//! time. Only programs built with debug assertions can do this; in others a point is nothing at all, and the variable is refused like every
+//! other that is no setting.
+
+/// Every point, and what was done last when it is reached. A name that is not here is a mistake, and one that no test reaches is too.
+#[cfg(debug_assertions)]
+pub const POINTS: &[(&str, &str)] = &[
+    ("submit.begun", "nothing of a submitted build is stored"),
+    ("submit.written", "the build is in the store, and its submitter has no answer"),
+    ("file.noted", "a file has a row, and no bytes"),
+    ("file.stored", "a file is published, and the store knows that it is whole"),
+    ("file.removed", "a file that was refused is deleted, and its row is there"),
+    ("draft.part", "a part of a file is written"),
+    ("draft.synced", "all of a file is on the disk, under a name that nobody looks for"),
+    ("draft.renamed", "a file has its name, and the store does not know of it"),
+    ("multipart.begun", "a bucket takes parts of a file, and nobody has written that down"),
+    ("multipart.noted", "a bucket takes parts of a file, and that is written down"),
+    ("multipart.part", "a part of a file is in a bucket"),
+    ("multipart.completed", "a file is in a bucket, and the note of its parts is there"),
+    ("upload.created", "an upload in pieces is begun, and its client has no answer"),
+    ("upload.part", "a part of a piece is written, and does not count"),
+    ("upload.committed", "a piece is durable, and does not count"),
+    ("upload.counted", "a piece counts, and its client has no answer"),
+    ("upload.moved", "an upload is a file, and the store does not know of it"),
+    ("upload.forgotten", "an upload is a stored file, and is gone itself"),
+    ("register.made", "a builder's new incarnation is there, and its name is still the old one's"),
+    ("register.named", "a builder's new incarnation has its name, and what the old one held is not given back"),
+    ("poll.rotated", "a builder has a new token that it has not seen"),
+    ("poll.claimed", "a builder has a build that it does not know of"),
+    ("git.claimed", "a builder without a name has a build that it does not know of"),
+    ("download.begun", "a build is begun, and its source is not sent"),
+    ("download.part", "a part of a file is sent"),
+    ("logs.written", "lines are in the log, and their sender has no answer"),
+    ("result.begun", "nothing of a result is stored"),
+    ("complete.begun", "a result is stored under its lease, and the build is not completed"),
+    ("complete.written", "the build is completed, and nobody was told"),
+    ("complete.counted", "the build is completed and counted, and its builder has no answer"),
+    ("collect.doomed", "files are given up, and still there"),
+    ("collect.deleted", "files are deleted, and their rows are there"),
+    ("collect.forgotten", "files are deleted, and so are their rows"),
+    ("sweep.drafts", "left drafts are deleted, and left uploads are still there"),
+];
+
+/// Ends the process here, if the environment says so.
+#[cfg(debug_assertions)]
+pub(crate) fn point(name: &str) {
+    debug_assert!(POINTS.iter().any(|(known, _)| *known == name), "{name} is missing in the table of crash points");
+    armed::reached(name);
+}
+
+/// Nothing, in a program that people use.
+#[cfg(not(debug_assertions))]
+#[inline(always)]
+pub(crate) fn point(_: &str) {}
+
+#[cfg(debug_assertions)]
+mod armed {
+    use std::sync::LazyLock;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use rustix::process::{Signal, getpid, kill_process};
+
+    /// The name of the variable without its prefix is also in the list of those that are no settings.
+    const VARIABLE: &str = "BATON_CRASH_POINT";
+
+    struct Armed {
+        name: String,
+        /// How often it is still passed; the last time kills.
+        left: AtomicU32,
+    }
+
+    static ARMED: LazyLock<Option<Armed>> = LazyLock::new(|| {
+        let text = std::env::var(VARIABLE).ok()?;
+        let (name, times) = text.split_once(':').unwrap_or((&text, "1"));
+        let times = times.parse().ok().filter(|times| *times > 0);
+        let times = times.unwrap_or_else(|| panic!("{VARIABLE} must be a name, or a name and a number: {text:?}"));
+        let known = super::POINTS.iter().any(|(known, _)| *known == name);
+        assert!(known, "{VARIABLE} names no crash point: {name:?}");
+        Some(Armed { name: name.to_owned(), left: AtomicU32::new(times) })
+    });
+
+    pub(super) fn reached(name: &str) {
+        let Some(armed) = ARMED.as_ref().filter(|armed| armed.name == name) else { return };
+        if armed.left.fetch_sub(1, Ordering::SeqCst) != 1 {
+            return;
+        }
+        // Nothing is flushed, closed or told, as when the power fails for this process alone.
+        kill_process(getpid(), Signal::KILL).expect("a process may kill itself");
+        loop {
+            std::thread::park();
+        }
+    }
+}

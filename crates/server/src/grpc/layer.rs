@@ -1,0 +1,193 @@
+//! What every call of ours goes through before it is decoded: who is calling, how long it may take, how large it is, and the counting.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http::request::Parts;
+use http_body_util::BodyExt;
+use tokio::time::Instant as Moment;
+use tonic::{Code, Status};
+
+use super::error::code_name;
+use crate::auth::Caller;
+use crate::bodies::Share;
+use crate::http::Peer;
+use crate::metrics::CallLabels;
+use crate::{App, Error};
+
+/// The call whose messages flow in both directions.
+pub(super) const STREAM: &str = "/baton.v1.WorkflowService/Work";
+/// What stands before a message: a flag and its length.
+const PREFIX_BYTES: usize = 5;
+
+/// Calls that wait, and whose caller has to be there when they are answered.
+const WAITING: [&str; 3] = [
+    "/baton.v1.WorkflowService/PollActivity",
+    "/baton.v1.WorkflowService/AwaitMessages",
+    "/baton.v1.WorkflowService/WaitWorkflowRun",
+];
+
+/// Who is calling, and with which key: a stream that lasts checks it again.
+#[derive(Clone, Debug)]
+pub(super) struct Authenticated {
+    pub(super) caller: Arc<Caller>,
+    pub(super) credential: String,
+    pub(super) peer: Option<Peer>,
+}
+
+/// When the caller stops waiting.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deadline(pub(super) Option<Moment>);
+
+/// Sees a call through.
+pub(super) async fn call(State(app): State<App>, request: Request, next: Next) -> Response {
+    let begun = Instant::now();
+    let path = request.uri().path().to_owned();
+    let response = admitted(&app, &path, request, next).await.unwrap_or_else(|error| failed(&error));
+    let code = response.headers().get("grpc-status").map_or(Code::Ok, |code| Code::from_bytes(code.as_bytes()));
+    // Paths that clients make up would each be kept for good.
+    let method = if code == Code::Unimplemented { "none".into() } else { path.trim_start_matches('/').to_owned() };
+    app.metrics.calls.get_or_create(&CallLabels { method, code: code_name(code) }).inc();
+    if path != STREAM && !WAITING.contains(&path.as_str()) {
+        app.metrics.call_seconds.observe(begun.elapsed().as_secs_f64());
+    }
+    response
+}
+
+fn failed(error: &Error) -> Response {
+    super::error::status(error).into_http::<Body>().into_response()
+}
+
+async fn admitted(app: &App, path: &str, request: Request, next: Next) -> Result<Response, Error> {
+    let (mut parts, body) = request.into_parts();
+    let authenticated = authenticate(app, &parts).await?;
+    let deadline = timeout(&parts.headers)?.map(|timeout| Moment::now() + timeout);
+    parts.extensions.insert(authenticated);
+    parts.extensions.insert(Deadline(deadline));
+    if path == STREAM {
+        return Ok(next.run(Request::from_parts(parts, body)).await);
+    }
+    let share = Share::default();
+    let reading = tokio::time::timeout(Duration::from_millis(app.settings.body_timeout_ms), read(app, body, &share));
+    let whole = within(deadline, reading).await;
+    let Some(message) = whole else { return Ok(too_late()) };
+    let message = message.map_err(|_| Error::TooSlow)??;
+    let call = next.run(Request::from_parts(parts, Body::from(message)));
+    let answered = match WAITING.contains(&path) {
+        true => within(deadline, call).await,
+        // A change is carried to its end even when its caller hangs up or waits no longer: what was committed must still wake those
+        // who wait for it.
+        false => {
+            within(deadline, tokio::spawn(call)).await.map(|done| done.unwrap_or_else(|_| failed(&Error::Internal)))
+        }
+    };
+    drop(share);
+    Ok(answered.unwrap_or_else(too_late))
+}
+
+async fn within<T>(deadline: Option<Moment>, work: impl Future<Output = T>) -> Option<T> {
+    match deadline {
+        Some(deadline) => tokio::time::timeout_at(deadline, work).await.ok(),
+        None => Some(work.await),
+    }
+}
+
+fn too_late() -> Response {
+    Status::deadline_exceeded("the time the caller gave has passed").into_http::<Body>().into_response()
+}
+
+/// Who is calling. Before the message is read, so that nobody's is without a key.
+async fn authenticate(app: &App, parts: &Parts) -> Result<Authenticated, Error> {
+    let peer = parts.extensions.get::<Peer>().copied();
+    let credential = crate::http::credential(&parts.headers);
+    let result = app.keys.check(credential, peer.map(|peer| peer.0.ip())).await;
+    if let Err(Error::BadCredential(_)) = &result {
+        app.metrics.credential_refusals.inc();
+    }
+    Ok(Authenticated { caller: result?, credential: credential.unwrap_or_default().to_owned(), peer })
+}
+
+/// The one message of a call, whole, within its limits.
+async fn read(app: &App, mut body: Body, share: &Share) -> Result<Bytes, Error> {
+    let limit = app.settings.body_bytes_max;
+    let mut all = BytesMut::new();
+    let mut first: Option<Bytes> = None;
+    let mut admitted = false;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Error::Malformed("the message ended early".into()))?;
+        let Ok(data) = frame.into_data() else { continue };
+        let length = first.as_ref().map_or(all.len(), Bytes::len) + data.len();
+        if length > limit + PREFIX_BYTES {
+            return Err(Error::TooLarge { limit });
+        }
+        // Most messages come in one piece and need no copy.
+        if all.is_empty() && first.is_none() {
+            first = Some(data);
+        } else {
+            if let Some(first) = first.take() {
+                all.extend_from_slice(&first);
+            }
+            all.extend_from_slice(&data);
+        }
+        if !admitted && let Some(announced) = announced(first.as_deref().unwrap_or(&all)) {
+            if announced > limit {
+                return Err(Error::TooLarge { limit });
+            }
+            app.bodies.admit(announced, Some(share)).await?;
+            admitted = true;
+        }
+    }
+    Ok(first.unwrap_or_else(|| all.freeze()))
+}
+
+/// How long the message says it is.
+fn announced(begin: &[u8]) -> Option<usize> {
+    let (_, length) = begin.split_first()?;
+    length.first_chunk().map(|length| u32::from_be_bytes(*length) as usize)
+}
+
+/// The time the caller gives, from the header `grpc-timeout`: up to eight digits and a unit.
+fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Error> {
+    let Some(value) = headers.get("grpc-timeout") else { return Ok(None) };
+    let read = || {
+        let text = value.to_str().ok()?;
+        let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+        let number: u64 = digits.parse().ok().filter(|_| digits.len() <= 8 && !digits.starts_with('+'))?;
+        Some(match unit {
+            "H" => Duration::from_secs(number * 3_600),
+            "M" => Duration::from_secs(number * 60),
+            "S" => Duration::from_secs(number),
+            "m" => Duration::from_millis(number),
+            "u" => Duration::from_micros(number),
+            "n" => Duration::from_nanos(number),
+            _ => return None,
+        })
+    };
+    read()
+        .map(Some)
+        .ok_or_else(|| Error::Malformed("grpc-timeout must be up to eight digits and a unit like 100m".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_are_read_as_the_protocol_says() {
+        let read =
+            |text: &str| timeout(&[("grpc-timeout".parse().unwrap(), text.parse().unwrap())].into_iter().collect());
+        assert_eq!(timeout(&HeaderMap::new()), Ok(None));
+        assert_eq!(read("100m"), Ok(Some(Duration::from_millis(100))));
+        assert_eq!(read("2H"), Ok(Some(Duration::from_secs(7_200))));
+        assert_eq!(read("99999999n"), Ok(Some(Duration::from_nanos(99_999_999))));
+        for wrong in ["", "m", "5", "-1S", "+1S", "123456789S", "1x", "1 S"] {
+            assert!(read(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The first message of a stream: registers the worker, or goes on with a registration.
+
+use std::sync::Arc;
+
+use baton_proto::{RegisteredWorker, v1};
+use baton_store::{LeaseRef, Scope, WorkerStatus};
+
+use super::super::convert::{run_id, worker_id};
+use super::super::layer::Authenticated;
+use super::super::workers::registration;
+use crate::service;
+use crate::service::workflows;
+use crate::workers::KnownWorker;
+use crate::{App, Error};
+
+/// Younger than nothing: also what was claimed in this very millisecond.
+const ANY_AGE_MS: i64 = -1;
+
+/// A worker whose stream begins.
+#[derive(Debug)]
+pub(super) struct Welcome {
+    pub(super) known: Arc<KnownWorker>,
+    pub(super) registered: RegisteredWorker,
+    /// What it holds, of what it says it holds.
+    pub(super) held: Vec<(LeaseRef, String)>,
+    /// What it says it holds, and does not.
+    pub(super) lost: Vec<String>,
+    pub(super) draining: bool,
+}
+
+/// Registers, or goes on where the stream before ended.
+pub(super) async fn greet(app: &App, who: &Authenticated, hello: v1::Hello) -> Result<Welcome, Error> {
+    who.caller.has(Scope::Worker)?;
+    let mut leases = Vec::with_capacity(hello.leases.len());
+    for lease in hello.leases {
+        let run = run_id(&lease.run_id)?;
+        leases.push((workflows::open(app, run, &lease.lease)?, lease.lease));
+    }
+    if !hello.worker_id.is_empty()
+        && let Some(welcome) = resume(app, who, worker_id(&hello.worker_id)?, &leases).await?
+    {
+        return Ok(welcome);
+    }
+    let Some(register) = hello.register else { return Err(Error::WorkerOffline) };
+    let registered = workflows::register::one(app, &who.caller, registration(register)).await?;
+    let id = service::worker_id(&registered.worker_id)?;
+    let known = app.workers.get(id).await?.ok_or_else(|| Error::no_worker(id))?;
+    // A new incarnation holds nothing.
+    let lost = leases.iter().map(|(lease, _)| lease.run.to_string()).collect();
+    Ok(Welcome { known, registered, held: vec![], lost, draining: false })
+}
+
+/// Goes on with a registration, unless it is over.
+async fn resume(
+    app: &App,
+    who: &Authenticated,
+    worker: baton_core::WorkerId,
+    leases: &[(LeaseRef, String)],
+) -> Result<Option<Welcome>, Error> {
+    let Some(known) = app.workers.get(worker).await? else { return Ok(None) };
+    who.caller.may_act_for(worker, known.key_id.as_deref(), &known.namespace)?;
+    app.inboxes.displace(worker).await;
+    let named: Vec<_> = leases.iter().map(|(lease, _)| *lease).collect();
+    let answer = match service::renew::look(app, &known, named.clone()).await {
+        Ok(answer) => answer,
+        Err(Error::WorkerOffline | Error::NotFound { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    // What was sent and never arrived goes to others at once.
+    service::renew::put_back(app, worker, named, ANY_AGE_MS).await?;
+    let settings = app.current();
+    let registered = RegisteredWorker {
+        worker_id: worker.to_string(),
+        heartbeat_interval_ms: settings.heartbeat_interval_ms,
+        lease_ttl_ms: settings.lease_ttl_ms,
+        heartbeat_wait_ms: 0,
+    };
+    let is_held = |lease: &LeaseRef| !answer.lost.contains(&lease.run.to_string());
+    let held = leases.iter().filter(|(lease, _)| is_held(lease)).cloned().collect();
+    let draining = known.status_within(std::time::Duration::MAX) == Some(WorkerStatus::Draining);
+    Ok(Some(Welcome { known, registered, held, lost: answer.lost, draining }))
+}

@@ -1,0 +1,66 @@
+//! News for a stream's worker: messages for runs it holds, leases that are over.
+
+use baton_proto::{HeartbeatAnswer, v1};
+use baton_store::{LeaseRef, MESSAGES_AT_ONCE, Message};
+use futures_util::StreamExt;
+use futures_util::stream;
+
+use super::super::layer::Authenticated;
+use super::super::workers::{heard, heartbeat};
+use crate::service;
+use crate::workers::KnownWorker;
+use crate::{App, Error};
+
+/// Inboxes that are read at once.
+const INBOXES_MAX: usize = 16;
+
+/// What was found.
+#[derive(Debug)]
+pub(super) struct Mail {
+    /// Messages of each run that there was news of.
+    pub(super) inboxes: Vec<(LeaseRef, Vec<Message>)>,
+    /// Leases that are over.
+    pub(super) news: Option<v1::WorkerHeartbeatResponse>,
+}
+
+/// Reads the inboxes of runs that there is news of, beyond what each has seen.
+pub(super) async fn read(app: &App, known: &KnownWorker, runs: Vec<(LeaseRef, i64)>) -> Mail {
+    let inboxes = runs.into_iter().map(|(lease, seen)| inbox(app.clone(), lease, seen));
+    let inboxes: Vec<_> = stream::iter(inboxes).buffer_unordered(INBOXES_MAX).collect().await;
+    // News without messages is the end of the run, or of its lease.
+    let quiet: Vec<_> = inboxes.iter().filter(|(_, messages)| messages.is_empty()).map(|(lease, _)| *lease).collect();
+    let news = match quiet.is_empty() {
+        true => None,
+        false => service::renew::look(app, known, quiet).await.ok().and_then(worth_telling),
+    };
+    Mail { inboxes, news }
+}
+
+/// The messages of a run beyond those seen; none when they cannot be read now.
+async fn inbox(app: App, lease: LeaseRef, seen: i64) -> (LeaseRef, Vec<Message>) {
+    let mut all: Vec<Message> = Vec::new();
+    while let Ok(messages) = app.store.messages(lease.run, all.last().map_or(seen, |last| last.number)).await {
+        let more = messages.len() >= MESSAGES_AT_ONCE;
+        all.extend(messages);
+        if !more {
+            break;
+        }
+    }
+    (lease, all)
+}
+
+fn worth_telling(answer: HeartbeatAnswer) -> Option<v1::WorkerHeartbeatResponse> {
+    let worth = !answer.lost.is_empty() || !answer.cancelling.is_empty() || answer.should_drain;
+    worth.then(|| heard(answer))
+}
+
+/// Takes a heartbeat, and another look at the key: a stream lasts longer than a key may.
+pub(super) async fn beat(
+    app: &App,
+    who: &Authenticated,
+    known: &KnownWorker,
+    said: v1::WorkerHeartbeatRequest,
+) -> Result<v1::WorkerHeartbeatResponse, Error> {
+    app.keys.check(Some(&who.credential), who.peer.map(|peer| peer.0.ip())).await?;
+    Ok(heard(service::renew::one(app, &who.caller, known.id, heartbeat(said)).await?))
+}

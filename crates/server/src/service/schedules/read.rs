@@ -1,0 +1,116 @@
+//! Reading schedules: one, many, what became of their fires, when they fire next.
+
+use baton_core::Millis;
+use baton_proto::{ScheduleFire, ScheduleView, Time};
+use baton_store::{FireKind, FireRecord, Page, Schedule, Scope};
+
+use super::find;
+use super::spec::Spec;
+use crate::auth::Caller;
+use crate::{App, Error};
+
+/// Fires that are shown with a schedule.
+const NEXT_SHOWN: usize = 5;
+/// Most fires that can be asked for.
+pub const NEXT_MAX: usize = 1_000;
+
+/// One schedule.
+pub async fn get(app: &App, caller: &Caller, namespace: &str, id: &str) -> Result<ScheduleView, Error> {
+    let schedule = find(app, caller, Scope::Read, namespace, id).await?;
+    view(schedule, app.time.now().await?)
+}
+
+/// A page of the schedules that the caller sees (of one namespace, if given), by namespace and id, and how many there are if asked.
+pub async fn list(
+    app: &App,
+    caller: &Caller,
+    namespace: Option<&str>,
+    page: Page<(String, String)>,
+    total: bool,
+) -> Result<(Vec<ScheduleView>, Option<u64>), Error> {
+    caller.has(Scope::Read)?;
+    if let Some(namespace) = namespace {
+        caller.may(Scope::Read, namespace)?;
+    }
+    let namespace = namespace.or(caller.namespace.as_deref());
+    let now = app.time.now().await?;
+    let found = app.store.schedules(namespace, page).await?;
+    let shown = found.into_iter().map(|schedule| view(schedule, now)).collect::<Result<_, _>>()?;
+    let total = match total {
+        true => Some(app.store.count_schedules(namespace).await?),
+        false => None,
+    };
+    Ok((shown, total))
+}
+
+/// What became of a schedule's fires, newest first, and where the next page goes on.
+pub async fn fires(
+    app: &App,
+    caller: &Caller,
+    namespace: &str,
+    id: &str,
+    page: Page<i64>,
+) -> Result<(Vec<ScheduleFire>, Option<i64>), Error> {
+    let schedule = find(app, caller, Scope::Read, namespace, id).await?;
+    let found = app.store.fires(schedule.number, page).await?;
+    let next = found.last().filter(|_| found.len() == page.limit).map(|last| last.number);
+    Ok((found.into_iter().map(fire).collect(), next))
+}
+
+/// When a schedule fires next, whether it is paused or not.
+pub async fn next(app: &App, caller: &Caller, namespace: &str, id: &str, count: usize) -> Result<Vec<Time>, Error> {
+    if !(1..=NEXT_MAX).contains(&count) {
+        return Err(Error::Invalid(format!("count must be 1 to {NEXT_MAX}")));
+    }
+    let schedule = find(app, caller, Scope::Read, namespace, id).await?;
+    let now = app.time.now().await?;
+    upcoming(&Spec::read(&schedule)?, &schedule, now, count)
+}
+
+/// After what is settled already: a clock that was put back does not make it fire twice.
+fn upcoming(spec: &Spec, schedule: &Schedule, now: Millis, count: usize) -> Result<Vec<Time>, Error> {
+    Ok(spec.rule()?.upcoming(now.max(schedule.last_at), count).into_iter().map(Time).collect())
+}
+
+pub(super) fn view(schedule: Schedule, now: Millis) -> Result<ScheduleView, Error> {
+    let spec = Spec::read(&schedule)?;
+    let next_fires = match schedule.is_paused {
+        true => vec![],
+        false => upcoming(&spec, &schedule, now, NEXT_SHOWN)?,
+    };
+    Ok(ScheduleView {
+        id: schedule.id,
+        namespace: schedule.namespace,
+        cron: spec.cron,
+        time_zone: spec.time_zone,
+        jitter_ms: spec.jitter_ms,
+        max_catchup: spec.max_catchup,
+        overlap: spec.overlap,
+        run: spec.run,
+        paused: schedule.is_paused,
+        note: schedule.note,
+        created_at: Time(schedule.created_at),
+        last_fire: schedule.last_fire.map(Time),
+        last_run: schedule.last_run.map(|run| run.to_string()),
+        waiting_fire: schedule.buffered_at.map(Time),
+        next_fires,
+        fired: schedule.fired,
+        left_out: schedule.left_out,
+    })
+}
+
+fn fire(record: FireRecord) -> ScheduleFire {
+    ScheduleFire {
+        fire_at: Time(record.fire_at),
+        at: Time(record.at),
+        what: match record.kind {
+            FireKind::Started => "started",
+            FireKind::Skipped => "skipped",
+            FireKind::Triggered => "triggered",
+            FireKind::Backfilled => "backfilled",
+        }
+        .into(),
+        run_id: record.run.map(|run| run.to_string()),
+        state: record.state,
+    }
+}

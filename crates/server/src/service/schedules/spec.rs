@@ -1,0 +1,185 @@
+//! The spec of a schedule: its rule, and the run that each fire starts.
+
+use baton_core::cron::{Cron, CronError, ZONE_DEFAULT, ZONE_FIELD};
+use baton_core::machine::Options;
+use baton_core::order::PRIORITY_DEFAULT;
+use baton_core::retry::INTERVAL_MS_MAX;
+use baton_core::schedule::{CATCHUP_DEFAULT, CATCHUP_MAX, Overlap, lateness};
+use baton_core::{Millis, machine};
+use baton_proto::{ChangeSchedule, CreateSchedule, ScheduledRun, SubmitRun, Time};
+use baton_store::{Due, FireRun, Idempotency, Lane, LaneName, NewRun, Schedule};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::Starts;
+use crate::service::submit;
+use crate::service::workflows::invalid;
+use crate::{App, Error};
+
+/// Largest spec, in bytes: the scheduler reads many at once.
+const SPEC_BYTES_MAX: usize = 256 * 1024;
+/// Longest lateness by chance: a day.
+const JITTER_MS_MAX: u64 = 24 * 3_600 * 1_000;
+
+/// What a schedule does. Kept in the store: never change the meaning of a field.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Spec {
+    pub cron: String,
+    pub time_zone: String,
+    #[serde(default)]
+    pub jitter_ms: u64,
+    pub max_catchup: u32,
+    #[serde(default)]
+    pub overlap: Overlap,
+    pub run: ScheduledRun,
+    /// Made by somebody who starts workflows: they are cancelled as such.
+    #[serde(default)]
+    pub workflow: bool,
+}
+
+impl Spec {
+    /// Of a schedule to be made.
+    pub(super) fn new(wanted: CreateSchedule, starts: Starts) -> Spec {
+        Spec {
+            cron: wanted.cron,
+            time_zone: wanted.time_zone.filter(|zone| !zone.is_empty()).unwrap_or_else(|| ZONE_DEFAULT.into()),
+            jitter_ms: wanted.jitter_ms.unwrap_or(0),
+            max_catchup: wanted.max_catchup.unwrap_or(CATCHUP_DEFAULT),
+            overlap: wanted.overlap.unwrap_or_default(),
+            run: wanted.run,
+            workflow: starts == Starts::Workflows,
+        }
+    }
+
+    /// Of a schedule that is there.
+    pub(super) fn read(schedule: &Schedule) -> Result<Spec, Error> {
+        serde_json::from_str(&schedule.spec).map_err(|error| {
+            tracing::error!(schedule = schedule.id, %error, "a schedule cannot be read");
+            Error::Internal
+        })
+    }
+
+    pub(super) fn write(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// With a change, and whether that is one of the rule.
+    pub(super) fn changed(&self, change: &ChangeSchedule, starts: Starts) -> (Spec, bool) {
+        let spec = Spec {
+            cron: change.cron.clone().unwrap_or_else(|| self.cron.clone()),
+            time_zone: change.time_zone.clone().unwrap_or_else(|| self.time_zone.clone()),
+            jitter_ms: change.jitter_ms.unwrap_or(self.jitter_ms),
+            max_catchup: change.max_catchup.unwrap_or(self.max_catchup),
+            overlap: change.overlap.unwrap_or(self.overlap),
+            workflow: change.run.as_ref().map_or(self.workflow, |_| starts == Starts::Workflows),
+            run: change.run.clone().unwrap_or_else(|| self.run.clone()),
+        };
+        let is_new_rule = (&spec.cron, &spec.time_zone) != (&self.cron, &self.time_zone);
+        (spec, is_new_rule)
+    }
+
+    /// The rule.
+    pub(super) fn rule(&self) -> Result<Cron, Error> {
+        Cron::parse(&self.cron, &self.time_zone).map_err(|CronError { field, why }| match field {
+            Some(ZONE_FIELD) => invalid("time_zone", format!("is wrong: {why}")),
+            Some(field) => invalid("cron", format!("is wrong in the field {field}: {why}")),
+            None => invalid("cron", format!("is wrong: {why}")),
+        })
+    }
+
+    /// Checks everything that somebody said.
+    pub(super) fn check(&self, app: &App) -> Result<Cron, Error> {
+        let cron = self.rule()?;
+        if self.jitter_ms > JITTER_MS_MAX {
+            return Err(invalid("jitter_ms", "must be at most a day"));
+        }
+        if !(1..=CATCHUP_MAX).contains(&self.max_catchup) {
+            return Err(invalid("max_catchup", format!("must be 1 to {CATCHUP_MAX}")));
+        }
+        if self.run.run_timeout_ms.is_some_and(|ms| !(1..=100 * INTERVAL_MS_MAX).contains(&ms)) {
+            return Err(Error::Invalid("run.run_timeout_ms must be more than nothing and at most 100 years".into()));
+        }
+        submit::check_run(app, &self.as_submitted()).map_err(|error| match error {
+            Error::Invalid(why) => Error::Invalid(format!("run.{why}")),
+            other => other,
+        })?;
+        match self.write().len() > SPEC_BYTES_MAX {
+            true => Err(Error::TooLarge { limit: SPEC_BYTES_MAX }),
+            false => Ok(cron),
+        }
+    }
+
+    /// The run as somebody would submit it.
+    fn as_submitted(&self) -> SubmitRun {
+        let run = self.run.clone();
+        SubmitRun {
+            input: run.input,
+            priority: run.priority,
+            key: run.key,
+            affinity: run.affinity,
+            retry: run.retry,
+            max_losses: run.max_losses,
+            timeout_ms: run.timeout_ms,
+            ..SubmitRun::new(run.queue, run.kind)
+        }
+    }
+
+    /// The lane of its runs.
+    pub(super) fn lane(&self, namespace: &str) -> LaneName {
+        LaneName { namespace: namespace.into(), queue: self.run.queue.clone(), kind: self.run.kind.clone() }
+    }
+
+    /// The run of the fire at this time. Its key is made from schedule and time, so that it is started once, whoever does it and however often.
+    pub(super) fn fire(&self, app: &App, schedule: &Schedule, lane: Lane, at: Millis) -> FireRun {
+        let late = lateness(&schedule.id, at, self.jitter_ms as Millis);
+        let key = format!("schedule:{}:{}", schedule.id, Time(at));
+        self.run_due(app, schedule, lane, at, Due::At(at.saturating_add(late)), Some(key))
+    }
+
+    /// A run that somebody wants now.
+    pub(super) fn now(&self, app: &App, schedule: &Schedule, lane: Lane, now: Millis, key: Option<&str>) -> FireRun {
+        let key = key.map(|key| format!("schedule:{}:trigger:{key}", schedule.id));
+        self.run_due(app, schedule, lane, now, Due::Now, key)
+    }
+
+    fn run_due(
+        &self,
+        app: &App,
+        schedule: &Schedule,
+        lane: Lane,
+        at: Millis,
+        due: Due,
+        key: Option<String>,
+    ) -> FireRun {
+        let run = self.run.clone();
+        let options = Options {
+            retry: run.retry.unwrap_or_default(),
+            max_losses: run.max_losses.unwrap_or(machine::LOSSES_DEFAULT),
+            timeout_ms: run.timeout_ms,
+        };
+        FireRun {
+            at,
+            run: NewRun {
+                lane,
+                priority: run.priority.unwrap_or(PRIORITY_DEFAULT),
+                due,
+                key: run.key,
+                affinity: run.affinity,
+                idempotency: key.map(|key| once(&schedule.namespace, key)),
+                options: (options != Options::default()).then_some(options),
+                retry_of: None,
+                input: run.input.map_or_else(Bytes::new, |input| Bytes::from(String::from(Box::<str>::from(input)))),
+            },
+            die: app.entropy.bits(),
+            timeout_ms: run.run_timeout_ms.map(|ms| ms as Millis),
+        }
+    }
+}
+
+/// The key alone says that it is the same fire: the template may have been changed between two tries.
+fn once(namespace: &str, key: String) -> Idempotency {
+    let mut fingerprint = [0; 16];
+    fingerprint.copy_from_slice(&Sha256::digest(&key)[..16]);
+    Idempotency { key: format!("{namespace}\u{1f}{key}"), fingerprint }
+}

@@ -1,0 +1,95 @@
+//! Settings that are changed while the servers run.
+
+use baton_proto::{ChangeSettings, SettingList, SettingView, Time};
+use baton_store::{Scope, SettingChange};
+
+use super::audit;
+use crate::auth::Caller;
+use crate::settings::{Shown, is_changeable, read_change};
+use crate::{App, Error};
+
+/// How often a change is tried anew because somebody else changed settings in between.
+const TRIES_MAX: usize = 10;
+
+/// The settings that can be changed, as they are now and as this server was started.
+pub async fn list(app: &App, caller: &Caller) -> Result<SettingList, Error> {
+    may(caller)?;
+    app.refresh_settings().await?;
+    show(app)
+}
+
+/// Changes settings, all or none, for all servers of the store.
+pub async fn change(app: &App, caller: &Caller, wanted: ChangeSettings) -> Result<SettingList, Error> {
+    may(caller)?;
+    let changes = read(&wanted)?;
+    let mut tries = 0;
+    loop {
+        let stored = app.store.settings().await?;
+        app.live.check(&stored, &changes).map_err(Error::Invalid)?;
+        if app.store.change_settings(&stored, changes.clone()).await? {
+            break;
+        }
+        tries += 1;
+        if tries == TRIES_MAX {
+            return Err(Error::Conflict("others keep changing settings; look at them and try again".into()));
+        }
+    }
+    for change in &changes {
+        match &change.value {
+            Some(value) => audit::act(app, caller, "setting.set", &change.name, value, None).await?,
+            None => audit::act(app, caller, "setting.reset", &change.name, "", None).await?,
+        }
+    }
+    app.refresh_settings().await?;
+    show(app)
+}
+
+/// They hold in every namespace.
+fn may(caller: &Caller) -> Result<(), Error> {
+    caller.has(Scope::Admin)?;
+    match &caller.namespace {
+        Some(_) => Err(Error::Forbidden("settings are for keys that are good for all namespaces".into())),
+        None => Ok(()),
+    }
+}
+
+fn read(wanted: &ChangeSettings) -> Result<Vec<SettingChange>, Error> {
+    let mut changes = Vec::with_capacity(wanted.set.len() + wanted.reset.len());
+    for (name, value) in &wanted.set {
+        changes.push(read_change(name, value).map_err(Error::Invalid)?);
+    }
+    for name in &wanted.reset {
+        if !is_changeable(name) {
+            return Err(Error::Invalid(format!(
+                "there is no setting {name} that can be changed while the server runs"
+            )));
+        }
+        if changes.iter().any(|change| change.name == *name) {
+            return Err(Error::Invalid(format!("{name} is to be set or reset, and once")));
+        }
+        changes.push(SettingChange { name: name.clone(), value: None });
+    }
+    match changes.is_empty() {
+        true => Err(Error::Invalid("nothing to change: give set, reset or both".into())),
+        false => Ok(changes),
+    }
+}
+
+fn show(app: &App) -> Result<SettingList, Error> {
+    let shown = app.live.shown().map_err(|why| {
+        tracing::error!(why, "settings cannot be shown");
+        Error::Internal
+    })?;
+    Ok(SettingList { settings: shown.into_iter().map(view).collect() })
+}
+
+fn view(shown: Shown) -> SettingView {
+    SettingView {
+        name: shown.name.into(),
+        value: shown.value,
+        source: shown.changed_at.map_or(shown.default_source, |_| "stored").into(),
+        changed_at: shown.changed_at.map(Time),
+        default: shown.default,
+        default_source: shown.default_source.into(),
+    }
+}

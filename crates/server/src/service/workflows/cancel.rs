@@ -1,0 +1,71 @@
+//! cancel: somebody wants a workflow stopped, and gives it time to clean up.
+
+use baton_core::{Millis, RunId, State};
+use baton_store::{MessageKind, NewMessage, Scope, Verdict};
+
+use super::super::{cancel, settle, visible};
+use super::start::set_deadline;
+use super::{invalid, never_begun, signal};
+use crate::auth::Caller;
+use crate::{App, Error, loops};
+
+/// Longest time to clean up: a year.
+const GRACE_MS_MAX: Millis = baton_core::retry::INTERVAL_MS_MAX as Millis;
+
+/// Cancels a workflow. One that nobody has begun ends at once; any other hears of it and has the grace time. Returns the state it
+/// is in now.
+pub async fn one(app: &App, caller: &Caller, run: RunId, grace_ms: Option<Millis>) -> Result<State, Error> {
+    if grace_ms.is_some_and(|ms| ms > GRACE_MS_MAX) {
+        return Err(invalid("grace", "must be at most 365 days"));
+    }
+    let record = visible(app, caller, Scope::Submit, run).await?;
+    let grace_ms = grace_ms.unwrap_or(app.current().cancel_grace_ms as Millis);
+    if grace_ms <= 0 {
+        return at_once(app, run).await;
+    }
+    if never_begun(record.state, record.epoch) {
+        let state = by_the_kernel(app, run, grace_ms).await?;
+        if state.is_ended() {
+            return Ok(state);
+        }
+        // Somebody has taken it in the very moment: it is told as any other.
+    }
+    let message = NewMessage { run, kind: MessageKind::Cancel, name: String::new(), payload: None, key: None };
+    match signal::leave(app, message).await? {
+        (Some(_), run) => {
+            // After the message: a repeated call finds the message and sets the deadline that a crash has left out.
+            set_deadline(app, run, grace_ms, true).await?;
+            state_of(app, run).await
+        }
+        (None, run) => match state_of(app, run).await? {
+            State::Cancelled => Ok(State::Cancelled),
+            other => Err(Error::Ended(other)),
+        },
+    }
+}
+
+async fn at_once(app: &App, run: RunId) -> Result<State, Error> {
+    let state = by_the_kernel(app, run, 0).await?;
+    if state.is_ended() {
+        return Ok(state);
+    }
+    // Its worker hears that the lease is over.
+    set_deadline(app, run, 0, true).await?;
+    loops::end_overdue(app).await?;
+    state_of(app, run).await
+}
+
+async fn by_the_kernel(app: &App, run: RunId, grace_ms: Millis) -> Result<State, Error> {
+    app.metrics.cancel.calls.inc();
+    app.metrics.cancel.runs.inc();
+    let changes = app.store.cancel(vec![run], grace_ms).await?;
+    app.after().changed([run].into_iter(), &changes);
+    let verdict: Verdict = *changes.verdicts.first().ok_or(Error::Internal)?;
+    let outcome = settle(app, run, verdict).await?;
+    cancel::tell_holder(app, run, outcome).await?;
+    Ok(outcome.state)
+}
+
+async fn state_of(app: &App, run: RunId) -> Result<State, Error> {
+    Ok(app.store.run(run).await?.ok_or_else(|| Error::no_run(run))?.state)
+}

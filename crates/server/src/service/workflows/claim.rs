@@ -1,0 +1,92 @@
+//! claim: hands workflows to a worker, with everything they remember.
+
+use std::sync::Arc;
+
+use baton_core::{Millis, WorkerId, token};
+use baton_proto::Claim;
+use baton_store::{Claimed, Journal, LaneName, Scope};
+
+use super::super::claim;
+use super::{VERSION_MARK, invalid};
+use crate::auth::Caller;
+use crate::{App, Error};
+
+/// A workflow in the hands of a worker.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// The claim.
+    pub claimed: Claimed,
+    /// The proof of it.
+    pub lease: String,
+    /// Namespace, queue and type.
+    pub lane: Arc<LaneName>,
+    /// What it remembers; empty at a first claim.
+    pub journal: Journal,
+    /// The time on the store's clock.
+    pub now: Millis,
+}
+
+/// Waits for a workflow for this worker. `kinds` are the plain names of those it asks for.
+pub async fn one(
+    app: &App,
+    caller: &Caller,
+    worker: WorkerId,
+    queue: Option<String>,
+    kinds: Vec<String>,
+    wait_ms: u64,
+    claim_no: Option<u64>,
+) -> Result<Option<Taken>, Error> {
+    caller.has(Scope::Worker)?;
+    if kinds.is_empty() {
+        return Err(invalid("supported_workflow_types", "must name at least one type"));
+    }
+    let known = app.workers.get(worker).await?.ok_or_else(|| Error::no_worker(worker))?;
+    caller.may_act_for(worker, known.key_id.as_deref(), &known.namespace)?;
+    if let Some(other) = kinds.iter().find(|kind| !known.types.contains(kind)) {
+        return Err(invalid(
+            "supported_workflow_types",
+            format!("has {other:?}, which the worker did not register for"),
+        ));
+    }
+    // Those pinned to the worker's own version are among what it registered.
+    let wanted = |kind: &&String| match kind.split_once(VERSION_MARK) {
+        Some((name, _)) => kinds.iter().any(|kind| kind == name),
+        None => kinds.contains(kind),
+    };
+    let types = known.types.iter().filter(wanted).cloned().collect();
+    let claim = Claim { queue, types, max: Some(1), wait_ms: Some(wait_ms), claim_no, start: false };
+    let claimed = claim::claimed(app, caller, worker, &claim).await?;
+    let remembered = remembered(app, &claimed).await?;
+    Ok(taken(app, claimed, remembered).await?.pop())
+}
+
+/// What runs remember, in their order, and the time on the store's clock. Those that were never held before remember nothing, and cost nothing.
+pub(crate) async fn remembered(app: &App, claimed: &[Claimed]) -> Result<(Vec<Journal>, Millis), Error> {
+    let again: Vec<_> = claimed.iter().filter(|run| may_remember(run)).map(|run| run.run).collect();
+    let journals = match again.is_empty() {
+        true => vec![],
+        false => app.store.journals(&again).await?,
+    };
+    Ok((journals, app.time.now().await?))
+}
+
+fn may_remember(run: &Claimed) -> bool {
+    run.epoch.0 > 1
+}
+
+/// Puts together what is handed to a worker.
+pub(crate) async fn taken(
+    app: &App,
+    claimed: Vec<Claimed>,
+    (journals, now): (Vec<Journal>, Millis),
+) -> Result<Vec<Taken>, Error> {
+    let mut journals = journals.into_iter();
+    let mut all = Vec::with_capacity(claimed.len());
+    for claimed in claimed {
+        let journal = if may_remember(&claimed) { journals.next().unwrap_or_default() } else { Journal::default() };
+        let lane = app.lanes.name(claimed.lane).await?.ok_or(Error::Internal)?;
+        let lease = token::lease(&app.secret, claimed.run, claimed.epoch);
+        all.push(Taken { claimed, lease, lane, journal, now });
+    }
+    Ok(all)
+}

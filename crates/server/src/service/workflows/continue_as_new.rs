@@ -1,0 +1,46 @@
+//! continue_as_new: a workflow ends, and another run goes on in its place with a new input and an empty memory.
+
+use baton_store::{Due, Lane, LeaseRef, NewRun, Submitted};
+use bytes::Bytes;
+
+use super::children::note;
+use super::{check_payload, settle_lease};
+use crate::{App, Error};
+
+/// Ends the run and submits the one that goes on.
+pub async fn one(app: &App, lease: LeaseRef, input: Bytes) -> Result<Submitted, Error> {
+    check_payload(app, &input)?;
+    let run = lease.run;
+    let record = app.store.run(run).await?.ok_or_else(|| Error::no_run(run))?;
+    // The queue of a lane is known once its name is.
+    app.lanes.name(record.lane).await?.ok_or(Error::Internal)?;
+    let lane = Lane { lane: record.lane, queue: app.lanes.queue_of(record.lane).ok_or(Error::Internal)? };
+    let next = NewRun {
+        lane,
+        priority: record.priority,
+        due: Due::Now,
+        key: record.key,
+        affinity: record.affinity,
+        idempotency: None,
+        options: Some(record.options),
+        retry_of: None,
+        input,
+    };
+    app.metrics.complete.calls.inc();
+    let mut answer = app.store.continue_as_new(lease, next, app.entropy.bits()).await?;
+    let Some(next) = answer.next else {
+        settle_lease(app, run, answer.verdict).await?;
+        return Err(Error::LeaseLost);
+    };
+    if next.is_new {
+        app.metrics.complete.runs.inc();
+        app.metrics.submit.runs.inc();
+        note(&mut answer.woken, lane.lane, &next);
+    }
+    let after = app.after();
+    after.wake(&answer.woken);
+    // Those who wait for the run follow it to its successor.
+    app.watchers.ended([run].into_iter());
+    app.ends.ring();
+    Ok(next)
+}

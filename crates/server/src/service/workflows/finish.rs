@@ -1,0 +1,94 @@
+//! The ends of a lease: complete, fail, cancelled, give back. The kernel's verbs, in the words of workflows.
+
+use baton_core::{Failure, Millis, Reason, RunId, State, retry};
+use baton_store::{Completion, LeaseRef, Verdict};
+
+use super::super::{check_text, message};
+use super::{check_payload, in_field, invalid, settle_lease};
+use crate::app::RESULT_BATCH;
+use crate::{App, Error};
+
+/// What a worker says of an attempt that failed.
+#[derive(Clone, Debug)]
+pub struct Failed {
+    /// What went wrong, for people.
+    pub error: String,
+    /// A short word for that.
+    pub code: Option<String>,
+    /// False: not again.
+    pub retryable: bool,
+    /// Not before this long from now.
+    pub not_before_ms: Option<Millis>,
+}
+
+/// Completes runs; one answer for each.
+pub async fn complete(app: &App, done: Vec<Completion>) -> Result<Vec<Result<State, Error>>, Error> {
+    let runs: Vec<_> = done.iter().map(|completion| completion.lease.run).collect();
+    let mut verdicts = Vec::with_capacity(done.len());
+    let mut done = done.into_iter().peekable();
+    while done.peek().is_some() {
+        verdicts.extend(app.completions.call(done.by_ref().take(RESULT_BATCH).collect()).await?);
+    }
+    settled(app, runs, verdicts).await
+}
+
+/// The completion of a run, if its output is not too large.
+pub fn completion(app: &App, lease: LeaseRef, output: bytes::Bytes) -> Result<Completion, Error> {
+    check_payload(app, &output)?;
+    Ok(Completion { lease, output: (!output.is_empty()).then_some(output) })
+}
+
+/// The failure of an attempt; `now` is the time on the store's clock.
+pub fn failure(failed: Failed, now: Millis) -> Result<Failure, Error> {
+    failed.code.as_deref().map_or(Ok(()), |code| check_text("", code).map_err(|error| in_field("code", error)))?;
+    if failed.not_before_ms.is_some_and(|ms| ms > retry::INTERVAL_MS_MAX as Millis) {
+        return Err(invalid("not_before", "must be at most 365 days"));
+    }
+    Ok(Failure {
+        reason: Reason::Error,
+        code: failed.code,
+        message: message(&failed.error),
+        retryable: failed.retryable,
+        not_before: failed.not_before_ms.map(|ms| now + ms),
+    })
+}
+
+/// Fails attempts; one answer for each.
+pub async fn fail(app: &App, failed: Vec<(LeaseRef, Failure)>) -> Result<Vec<Result<State, Error>>, Error> {
+    let runs: Vec<_> = failed.iter().map(|(lease, _)| lease.run).collect();
+    app.metrics.fail.calls.inc();
+    app.metrics.fail.runs.inc_by(runs.len() as u64);
+    let changes = app.store.fail(failed, app.entropy.die()).await?;
+    app.after().changed(runs.iter().copied(), &changes);
+    settled(app, runs, changes.verdicts).await
+}
+
+/// Ends runs whose workflows have cleaned up after they were cancelled; one answer for each.
+pub async fn cancelled(app: &App, leases: Vec<(LeaseRef, String)>) -> Result<Vec<Result<State, Error>>, Error> {
+    let runs: Vec<_> = leases.iter().map(|(lease, _)| lease.run).collect();
+    app.metrics.cancel.calls.inc();
+    app.metrics.cancel.runs.inc_by(runs.len() as u64);
+    let leases = leases.into_iter().map(|(lease, text)| (lease, message(&text))).collect();
+    let changes = app.store.cancelled(leases).await?;
+    app.after().changed(runs.iter().copied(), &changes);
+    settled(app, runs, changes.verdicts).await
+}
+
+/// Gives runs back; one answer for each.
+pub async fn give_back(app: &App, leases: Vec<(LeaseRef, String)>) -> Result<Vec<Result<State, Error>>, Error> {
+    let runs: Vec<_> = leases.iter().map(|(lease, _)| lease.run).collect();
+    app.metrics.give_back.calls.inc();
+    app.metrics.give_back.runs.inc_by(runs.len() as u64);
+    let leases = leases.into_iter().map(|(lease, text)| (lease, message(&text))).collect();
+    let changes = app.store.give_back(leases).await?;
+    app.after().changed(runs.iter().copied(), &changes);
+    settled(app, runs, changes.verdicts).await
+}
+
+async fn settled(app: &App, runs: Vec<RunId>, verdicts: Vec<Verdict>) -> Result<Vec<Result<State, Error>>, Error> {
+    let mut answers = Vec::with_capacity(runs.len());
+    for (run, verdict) in runs.into_iter().zip(verdicts) {
+        answers.push(settle_lease(app, run, verdict).await.map(|outcome| outcome.state));
+    }
+    Ok(answers)
+}

@@ -1,0 +1,115 @@
+//! The verbs of workflows, one file each. A workflow is a run of the kernel with a memory of positions and an inbox; docs/adr/0012 has the
+//! reasons. What the kernel does for every run (register, renew, claim, complete, fail, give back) is done by its verbs.
+
+pub mod cancel;
+pub mod children;
+pub mod claim;
+pub mod continue_as_new;
+pub mod finish;
+pub mod messages;
+pub mod publish;
+pub mod read;
+pub mod register;
+pub mod retry;
+pub mod signal;
+pub mod start;
+pub mod steps;
+pub mod suspend;
+
+use baton_core::{Refused, RunId, State};
+use baton_store::{LaneName, LeaseRef, POSITIONS_MAX, StepKind, Verdict};
+use bytes::Bytes;
+
+use super::{Outcome, check_name, settle};
+use crate::{App, Error};
+
+/// Stands before the version in the type of a pinned run.
+pub const VERSION_MARK: char = '@';
+
+/// An error in a field with this name.
+pub fn invalid(field: &'static str, why: impl Into<String>) -> Error {
+    Error::InvalidField { field, why: why.into() }
+}
+
+/// Checks a name that a person chose.
+pub(crate) fn check_field(field: &'static str, name: &str) -> Result<(), Error> {
+    check_name("", name).map_err(|error| in_field(field, error))
+}
+
+/// Says which field an error is about.
+pub(crate) fn in_field(field: &'static str, error: Error) -> Error {
+    match error {
+        Error::Invalid(why) => invalid(field, why.trim_start()),
+        other => other,
+    }
+}
+
+/// Refuses a payload that is too large to be kept inline.
+pub(crate) fn check_payload(app: &App, payload: &Bytes) -> Result<(), Error> {
+    match payload.len() > app.settings.payload_bytes_max {
+        true => Err(Error::TooLarge { limit: app.settings.payload_bytes_max }),
+        false => Ok(()),
+    }
+}
+
+/// What a refusal means to the holder of a lease. A run that has ended has no lease any more, whatever it ended as.
+pub(crate) fn refused(app: &App, refused: Refused) -> Error {
+    app.metrics.lease_refusals.inc();
+    match refused {
+        Refused::StaleLease | Refused::NotHeld | Refused::Ended | Refused::AlreadyDone => Error::LeaseLost,
+        Refused::Cancelling => Error::Cancelling,
+        Refused::Held | Refused::NotDue => Error::Conflict(refused.to_string()),
+    }
+}
+
+/// As [`settle`], for the holder of a lease.
+pub(crate) async fn settle_lease(app: &App, run: RunId, verdict: Verdict) -> Result<Outcome, Error> {
+    match settle(app, run, verdict).await {
+        Err(Error::Ended(_)) => Err(Error::LeaseLost),
+        other => other,
+    }
+}
+
+/// The error for something else at a position.
+pub(crate) fn diverged(position: u32, remembered: (StepKind, &str), asked: (StepKind, &str)) -> Error {
+    let words = |(kind, name): (StepKind, &str)| format!("{} {name:?}", kind_name(kind));
+    Error::Diverged { position, remembered: words(remembered), asked: words(asked) }
+}
+
+/// The error for a run that has as many positions as it may.
+pub(crate) fn too_many() -> Error {
+    Error::TooManySteps { limit: POSITIONS_MAX }
+}
+
+fn kind_name(kind: StepKind) -> &'static str {
+    match kind {
+        StepKind::Step => "step",
+        StepKind::Sleep => "sleep",
+        StepKind::Signal => "signal",
+        StepKind::Child => "child",
+        StepKind::Fact => "fact",
+    }
+}
+
+/// The type of a run: its name, and the version it is pinned to, if it is.
+pub(crate) fn pinned(kind: &str, version: Option<&str>) -> String {
+    match version.filter(|version| !version.is_empty()) {
+        Some(version) => format!("{kind}{VERSION_MARK}{version}"),
+        None => kind.to_owned(),
+    }
+}
+
+/// The name of a workflow without the version it is pinned to.
+pub(crate) fn plain(lane: &LaneName) -> &str {
+    lane.kind.split_once(VERSION_MARK).map_or(lane.kind.as_str(), |(name, _)| name)
+}
+
+/// A run whose lease a caller says to hold, and what it is told when it does not.
+pub(crate) fn open(app: &App, run: RunId, lease: &str) -> Result<LeaseRef, Error> {
+    super::open_lease(app, run, lease)
+}
+
+/// True when a run in this state was never begun by anybody.
+pub(crate) fn never_begun(state: State, epoch: baton_core::Epoch) -> bool {
+    state == State::Pending && epoch.0 == 0
+}

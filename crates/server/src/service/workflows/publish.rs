@@ -1,0 +1,29 @@
+//! publish: what a workflow shows to those who ask.
+
+use baton_core::Millis;
+use baton_core::RunId;
+use baton_store::{LeaseRef, Scope, Verdict};
+use bytes::Bytes;
+
+use super::super::visible;
+use super::refused;
+use crate::auth::Caller;
+use crate::{App, Error};
+
+/// Publishes values; one answer for each. The last one of a run counts.
+pub async fn many(app: &App, published: Vec<(LeaseRef, Bytes)>) -> Result<Vec<Result<(), Error>>, Error> {
+    let runs: Vec<_> = published.iter().map(|(lease, _)| lease.run).collect();
+    let verdicts = app.store.publish(published).await?;
+    let settled = verdicts.into_iter().zip(runs).map(|(verdict, run)| match verdict {
+        Verdict::Done { .. } => Ok(()),
+        Verdict::Refused(why) => Err(refused(app, why)),
+        Verdict::Unknown => Err(Error::no_run(run)),
+    });
+    Ok(settled.collect())
+}
+
+/// What was published last, and when.
+pub async fn read(app: &App, caller: &Caller, run: RunId) -> Result<Option<(Bytes, Millis)>, Error> {
+    visible(app, caller, Scope::Read, run).await?;
+    Ok(app.store.published(run).await?)
+}

@@ -1,0 +1,126 @@
+//! Reading workflows: one, many, what they remember.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use baton_core::{RunId, State};
+use baton_proto::CLAIM_WAIT_MS_MAX;
+use baton_store::{LaneName, Page, Relations, RunFilter, RunRecord, Scope, Step, StepAttempt};
+use tokio::time::Instant;
+
+use super::super::visible;
+use crate::auth::Caller;
+use crate::{App, Error};
+
+/// How often a waiting caller's run is looked at when another server may end it.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// A workflow as it is shown.
+#[derive(Clone, Debug)]
+pub struct Workflow {
+    /// Its run.
+    pub record: RunRecord,
+    /// Namespace, queue and type.
+    pub lane: Arc<LaneName>,
+    /// Its relatives.
+    pub relations: Relations,
+}
+
+/// Which workflows to list.
+#[derive(Clone, Debug, Default)]
+pub struct WorkflowQuery {
+    /// Namespace.
+    pub namespace: Option<String>,
+    /// Queue.
+    pub queue: Option<String>,
+    /// Type.
+    pub kind: Option<String>,
+    /// State.
+    pub state: Option<State>,
+}
+
+/// One workflow.
+pub async fn get(app: &App, caller: &Caller, run: RunId) -> Result<Workflow, Error> {
+    let record = visible(app, caller, Scope::Read, run).await?;
+    let relations = app.store.relations(&[run]).await?.pop().unwrap_or_default();
+    shown(app, record, relations).await
+}
+
+/// One workflow, once it has ended or the wait is over. One that continued as another is followed.
+pub async fn wait(app: &App, caller: &Caller, run: RunId, wait_ms: u64) -> Result<Workflow, Error> {
+    let deadline = Instant::now() + Duration::from_millis(wait_ms.min(CLAIM_WAIT_MS_MAX));
+    let mut run = run;
+    loop {
+        // Watch before looking: an end between the look and the watch would wake nobody.
+        let watch = app.watchers.watch(run);
+        let ended = watch.notified();
+        tokio::pin!(ended);
+        ended.as_mut().enable();
+        let record = visible(app, caller, Scope::Read, run).await?;
+        let over = Instant::now() >= deadline || app.stopping.is_cancelled();
+        if record.state.is_ended() || over {
+            let relations = app.store.relations(&[run]).await?.pop().unwrap_or_default();
+            match relations.continued_to {
+                Some(next) => run = next,
+                None => return shown(app, record, relations).await,
+            }
+            continue;
+        }
+        let again = if app.store.is_shared() { deadline.min(Instant::now() + LOOK_AGAIN) } else { deadline };
+        tokio::select! {
+            _ = tokio::time::timeout_at(again, ended) => {}
+            () = app.stopping.cancelled() => {}
+        }
+    }
+}
+
+/// A page of workflows without input and output, newest first, and how many there are in all.
+pub async fn list(
+    app: &App,
+    caller: &Caller,
+    query: WorkflowQuery,
+    page: Page<RunId>,
+) -> Result<(Vec<Workflow>, u64), Error> {
+    caller.has(Scope::Read)?;
+    if let Some(namespace) = &query.namespace {
+        caller.may(Scope::Read, namespace)?;
+    }
+    let namespace = query.namespace.as_deref().or(caller.namespace.as_deref());
+    let lanes = match (namespace, &query.queue, &query.kind) {
+        (None, None, None) => None,
+        (namespace, queue, kind) => Some(app.lanes.find(namespace, queue.as_deref(), kind.as_deref()).await?),
+    };
+    let filter = RunFilter { lanes, state: query.state, ..RunFilter::default() };
+    let records = app.store.runs(&filter, page).await?;
+    let total = app.store.count_runs(&filter).await?;
+    let runs: Vec<_> = records.iter().map(|record| record.id).collect();
+    let relations = app.store.relations(&runs).await?;
+    let mut workflows = Vec::with_capacity(records.len());
+    for (record, relations) in records.into_iter().zip(relations) {
+        workflows.push(shown(app, record, relations).await?);
+    }
+    Ok((workflows, total))
+}
+
+async fn shown(app: &App, record: RunRecord, relations: Relations) -> Result<Workflow, Error> {
+    let lane = app.lanes.name(record.lane).await?.ok_or(Error::Internal)?;
+    Ok(Workflow { record, lane, relations })
+}
+
+/// Everything remembered of a workflow, by position.
+pub async fn steps(app: &App, caller: &Caller, run: RunId, page: Page<u32>) -> Result<Vec<Step>, Error> {
+    visible(app, caller, Scope::Read, run).await?;
+    Ok(app.store.steps(run, page).await?)
+}
+
+/// Attempts of a workflow's steps, or of one step.
+pub async fn step_attempts(
+    app: &App,
+    caller: &Caller,
+    run: RunId,
+    position: Option<u32>,
+    page: Page<(u32, u32)>,
+) -> Result<Vec<StepAttempt>, Error> {
+    visible(app, caller, Scope::Read, run).await?;
+    Ok(app.store.step_attempts(run, position, page).await?)
+}

@@ -1,0 +1,34 @@
+//! register: a worker of workflows introduces itself. It takes runs of its types, and those pinned to its version.
+
+use baton_proto::{RegisterWorker, RegisteredWorker};
+
+use super::super::register;
+use super::{VERSION_MARK, check_field, invalid, pinned};
+use crate::auth::Caller;
+use crate::{App, Error};
+
+/// Most types of workflows that one worker may name: each is registered with and without its version.
+const TYPES_MAX: usize = 100;
+
+/// Registers a worker, whose `types` are the plain names of its workflows.
+pub async fn one(app: &App, caller: &Caller, mut worker: RegisterWorker) -> Result<RegisteredWorker, Error> {
+    if worker.types.is_empty() {
+        return Err(invalid("workflow_types", "must name at least one type the worker can do"));
+    }
+    if worker.types.len() > TYPES_MAX {
+        return Err(invalid("workflow_types", format!("may name at most {TYPES_MAX} types")));
+    }
+    check_field("namespace_id", &worker.namespace)?;
+    for kind in &worker.types {
+        check_field("workflow_types", kind)?;
+        if kind.contains(VERSION_MARK) {
+            return Err(invalid("workflow_types", "must not contain '@'; a version goes into version"));
+        }
+    }
+    if let Some(version) = worker.version.as_deref().filter(|version| !version.is_empty()) {
+        let own: Vec<_> = worker.types.iter().map(|kind| pinned(kind, Some(version))).collect();
+        own.iter().try_for_each(|kind| check_field("version", kind))?;
+        worker.types.extend(own);
+    }
+    register::one(app, caller, worker).await
+}

@@ -1,0 +1,28 @@
+//! retry: makes a new workflow of one that has ended, by hand. The old one stays as it is.
+
+use baton_core::RunId;
+use baton_store::{Scope, Submitted, Woken};
+
+use super::super::{retry, submit, visible};
+use super::children::note;
+use crate::auth::Caller;
+use crate::{App, Error};
+
+/// Starts the workflow again: after what it had completed, or from its start.
+pub async fn one(app: &App, caller: &Caller, run: RunId, from_start: bool) -> Result<Submitted, Error> {
+    if from_start {
+        return retry::one(app, caller, run, None).await;
+    }
+    let record = visible(app, caller, Scope::Submit, run).await?;
+    let again = retry::again(app, record, None)?;
+    let lane = again.lane;
+    let admission = submit::admit_one(app, &again).await?;
+    app.metrics.submit.calls.inc();
+    let submitted = app.store.retry_from(run, again, app.entropy.bits()).await?;
+    drop(admission);
+    app.metrics.submit.runs.inc();
+    let mut woken = Woken::default();
+    note(&mut woken, lane.lane, &submitted);
+    app.after().wake(&woken);
+    Ok(submitted)
+}

@@ -1,0 +1,63 @@
+//! signal: leaves a message in a workflow's inbox.
+
+use baton_core::RunId;
+use baton_store::{MESSAGES_MAX, MessageAnswer, MessageKind, NewMessage, Scope};
+use bytes::Bytes;
+
+use super::super::visible;
+use super::{check_field, check_payload};
+use crate::auth::Caller;
+use crate::{App, Error};
+
+/// Successors that are followed in one call.
+const SUCCESSORS_MAX: usize = 1_000;
+
+/// Signals a workflow. The same key again is the same signal. Returns the number in the inbox.
+pub async fn one(
+    app: &App,
+    caller: &Caller,
+    run: RunId,
+    name: String,
+    payload: Bytes,
+    key: Option<String>,
+) -> Result<i64, Error> {
+    check_field("name", &name)?;
+    key.as_deref().map_or(Ok(()), |key| check_field("idempotency_key", key))?;
+    check_payload(app, &payload)?;
+    visible(app, caller, Scope::Submit, run).await?;
+    let payload = (!payload.is_empty()).then_some(payload);
+    let (left, _) = leave(app, NewMessage { run, kind: MessageKind::Signal, name, payload, key }).await?;
+    match left {
+        Some(number) => Ok(number),
+        None => Err(ended(app, run).await?),
+    }
+}
+
+/// Leaves a message, with the run that goes on in the place of another if need be. No number: the run has ended.
+pub(super) async fn leave(app: &App, mut message: NewMessage) -> Result<(Option<i64>, RunId), Error> {
+    app.metrics.message.calls.inc();
+    for _ in 0..SUCCESSORS_MAX {
+        let run = message.run;
+        let (mut answers, woken) = app.store.leave_messages(vec![message.clone()]).await?;
+        match answers.pop().ok_or(Error::Internal)? {
+            MessageAnswer::Left(number) => {
+                app.metrics.message.runs.inc();
+                let after = app.after();
+                after.wake(&woken);
+                after.messages(run);
+                return Ok((Some(number), run));
+            }
+            MessageAnswer::Continued(next) => message.run = next,
+            MessageAnswer::Ended => return Ok((None, run)),
+            MessageAnswer::Full => return Err(Error::InboxFull { limit: MESSAGES_MAX as u64 }),
+            MessageAnswer::Unknown => return Err(Error::no_run(run)),
+        }
+    }
+    Err(Error::Conflict("the workflow goes on as a new run faster than a message can follow it; try again".into()))
+}
+
+/// The error for a run that has ended.
+async fn ended(app: &App, run: RunId) -> Result<Error, Error> {
+    let record = app.store.run(run).await?.ok_or_else(|| Error::no_run(run))?;
+    Ok(Error::Ended(record.state))
+}

@@ -1,0 +1,158 @@
+//! Writes at positions: begin, complete and fail steps. Concurrent ones go to the store together.
+
+use std::sync::Arc;
+
+use baton_core::Millis;
+use baton_core::retry::{INTERVAL_MS_MAX, RetryPolicy};
+use baton_store::{LeaseRef, Step, StepAnswer, StepChange, StepKind, StepWrite, Store};
+use bytes::Bytes;
+
+use super::super::{check_text, message};
+use super::start::check_retry;
+use super::{check_field, check_payload, diverged, in_field, invalid, refused, too_many};
+use crate::app::RESULT_BATCH;
+use crate::coalesce::{Coalescer, Item};
+use crate::metrics::Metrics;
+use crate::{App, Error};
+
+impl Item for StepWrite {
+    fn bytes(&self) -> usize {
+        match &self.what {
+            StepChange::Begin => 0,
+            StepChange::Complete { output, .. } => output.len(),
+            StepChange::Fail { error, .. } => error.len(),
+        }
+    }
+}
+
+pub(crate) fn coalescer(
+    store: Arc<dyn Store>,
+    metrics: Arc<Metrics>,
+    batch_max: usize,
+) -> Coalescer<StepWrite, StepAnswer> {
+    Coalescer::start(batch_max, None, move |writes: Vec<StepWrite>| {
+        let (store, metrics) = (store.clone(), metrics.clone());
+        async move {
+            metrics.write_steps.calls.inc();
+            metrics.write_steps.runs.inc_by(writes.len() as u64);
+            Ok(store.write_steps(writes).await?)
+        }
+    })
+}
+
+/// What is remembered after a write.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Remembered {
+    /// The position as it is now.
+    pub step: Step,
+    /// True when the write changed nothing.
+    pub existed: bool,
+}
+
+/// An attempt that failed.
+#[derive(Clone, Debug)]
+pub struct FailedAttempt {
+    /// Which; 1 is the first.
+    pub attempt: u32,
+    /// What it said.
+    pub error: String,
+    /// A short word for that.
+    pub code: Option<String>,
+    /// False: not again.
+    pub retryable: bool,
+    /// Not before this long from now.
+    pub not_before_ms: Option<Millis>,
+    /// When to try again.
+    pub policy: RetryPolicy,
+    /// How long it took.
+    pub took_ms: Millis,
+}
+
+/// The write for an attempt that begins.
+pub fn begin(lease: LeaseRef, position: u32, name: String) -> Result<StepWrite, Error> {
+    check_field("name", &name)?;
+    Ok(StepWrite { lease, position, name, kind: StepKind::Step, what: StepChange::Begin })
+}
+
+/// The write for something that is done: a step, a signal that is taken, a fact.
+pub fn complete(
+    app: &App,
+    lease: LeaseRef,
+    position: u32,
+    (kind, name): (StepKind, String),
+    output: Bytes,
+    signal: Option<i64>,
+    took_ms: Millis,
+) -> Result<StepWrite, Error> {
+    check_field("name", &name)?;
+    check_payload(app, &output)?;
+    match kind {
+        StepKind::Signal if signal.is_none() => return Err(invalid("message", "must be the number of the signal")),
+        StepKind::Step | StepKind::Fact if signal.is_some() => {
+            return Err(invalid("message", "goes with a signal only"));
+        }
+        StepKind::Sleep | StepKind::Child => {
+            return Err(invalid("kind", "must be STEP, SIGNAL or FACT; sleeps and children have calls of their own"));
+        }
+        StepKind::Step | StepKind::Fact | StepKind::Signal => {}
+    }
+    let what = StepChange::Complete { output, message: signal, took_ms };
+    Ok(StepWrite { lease, position, name, kind, what })
+}
+
+/// The write for an attempt that failed.
+pub fn fail(
+    app: &App,
+    lease: LeaseRef,
+    position: u32,
+    name: String,
+    failed: FailedAttempt,
+) -> Result<StepWrite, Error> {
+    check_field("name", &name)?;
+    if failed.attempt == 0 {
+        return Err(invalid("attempt", "must be 1 for the first attempt"));
+    }
+    failed.code.as_deref().map_or(Ok(()), |code| check_text("", code).map_err(|error| in_field("code", error)))?;
+    if failed.not_before_ms.is_some_and(|ms| ms > INTERVAL_MS_MAX as Millis) {
+        return Err(invalid("not_before", "must be at most 365 days"));
+    }
+    check_retry(&failed.policy)?;
+    let what = StepChange::Fail {
+        attempt: failed.attempt,
+        error: message(&failed.error),
+        code: failed.code,
+        retryable: failed.retryable,
+        not_before_ms: failed.not_before_ms,
+        policy: failed.policy,
+        jitter: app.entropy.die(),
+        took_ms: failed.took_ms,
+    };
+    Ok(StepWrite { lease, position, name, kind: StepKind::Step, what })
+}
+
+/// Carries out one write.
+pub async fn one(app: &App, write: StepWrite) -> Result<Remembered, Error> {
+    many(app, vec![write]).await?.pop().ok_or(Error::Internal)?
+}
+
+/// Carries out writes; one answer for each.
+pub async fn many(app: &App, writes: Vec<StepWrite>) -> Result<Vec<Result<Remembered, Error>>, Error> {
+    let asked: Vec<_> =
+        writes.iter().map(|write| (write.lease, write.position, write.kind, write.name.clone())).collect();
+    let mut answers = Vec::with_capacity(writes.len());
+    let mut writes = writes.into_iter().peekable();
+    while writes.peek().is_some() {
+        answers.extend(app.step_writes.call(writes.by_ref().take(RESULT_BATCH).collect()).await?);
+    }
+    let settled = answers.into_iter().zip(asked).map(|(answer, (lease, position, kind, name))| match answer {
+        StepAnswer::Remembered { step, existed } => Ok(Remembered { step, existed }),
+        StepAnswer::Diverged { kind: other, name: remembered } => {
+            Err(diverged(position, (other, &remembered), (kind, &name)))
+        }
+        StepAnswer::Taken { position } => Err(Error::SignalTaken { position }),
+        StepAnswer::TooMany => Err(too_many()),
+        StepAnswer::Refused(why) => Err(refused(app, why)),
+        StepAnswer::Unknown => Err(Error::no_run(lease.run)),
+    });
+    Ok(settled.collect())
+}

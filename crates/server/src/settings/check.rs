@@ -1,0 +1,116 @@
+//! Which settings make no sense.
+
+use super::Settings;
+
+/// Longest span that can be set, about a hundred years: sums of it and of any moment still are moments.
+const SPAN_MS_MAX: u64 = 100 * 366 * super::DAY_MS;
+/// Most runs that may be allowed to wait: what a store can count.
+const BACKLOG_MAX: u64 = i64::MAX as u64;
+
+impl Settings {
+    /// Refuses settings that cannot be meant.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.listen.parse::<std::net::SocketAddr>().is_err() {
+            return Err(format!("listen must be an address and a port like 127.0.0.1:7400, not {:?}", self.listen));
+        }
+        if let Some(key) = &self.api_key
+            && key.len() < baton_core::token::API_KEY_LENGTH_MIN
+        {
+            return Err(format!("api_key must have at least {} characters", baton_core::token::API_KEY_LENGTH_MIN));
+        }
+        self.check_limits()?;
+        self.check_spans()?;
+        self.check_shares()?;
+        if self.build_platforms.split(',').all(|platform| platform.trim().is_empty()) {
+            return Err("build_platforms must name at least one platform".into());
+        }
+        Ok(())
+    }
+
+    /// Limits that would allow nothing at all, or more than can be counted.
+    fn check_limits(&self) -> Result<(), String> {
+        let positive = [
+            ("database_connections", self.database_connections as u64),
+            ("payload_bytes_max", self.payload_bytes_max as u64),
+            ("body_bytes_max", self.body_bytes_max as u64),
+            ("batch_bytes_max", self.batch_bytes_max as u64),
+            ("bodies_bytes_max", self.bodies_bytes_max as u64),
+            ("connections_max", self.connections_max as u64),
+            ("artifact_bytes_max", self.artifact_bytes_max),
+            ("cache_bytes_max", self.cache_bytes_max),
+            ("upload_expiry_ms", self.upload_expiry_ms),
+            ("collect_every_ms", self.collect_every_ms),
+            ("build_timeout_ms", self.build_timeout_ms),
+            ("build_git_lease_ms", self.build_git_lease_ms),
+            ("build_stuck_ms", self.build_stuck_ms),
+            ("build_log_bytes_max", self.build_log_bytes_max),
+            ("build_backlog_max", self.build_backlog_max),
+            ("build_polls_burst", u64::from(self.build_polls_burst)),
+            ("schedule_every_ms", self.schedule_every_ms),
+            ("schedule_batch", self.schedule_batch as u64),
+            ("schedule_runs_max", self.schedule_runs_max as u64),
+            ("header_timeout_ms", self.header_timeout_ms),
+            ("idle_timeout_ms", self.idle_timeout_ms),
+            ("body_timeout_ms", self.body_timeout_ms),
+            ("write_timeout_ms", self.write_timeout_ms),
+        ];
+        if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
+            return Err(format!("{name} must be at least 1"));
+        }
+        let backlogs = [("backlog_max", self.backlog_max), ("build_backlog_max", self.build_backlog_max)];
+        match backlogs.iter().find(|(_, value)| *value > BACKLOG_MAX) {
+            Some((name, _)) => Err(format!("{name} must be at most {BACKLOG_MAX}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Spans that are added to moments, and spans that only make sense together.
+    fn check_spans(&self) -> Result<(), String> {
+        let spans = [
+            ("lease_ttl_ms", self.lease_ttl_ms),
+            ("heartbeat_interval_ms", self.heartbeat_interval_ms),
+            ("cancel_grace_ms", self.cancel_grace_ms),
+            ("build_heartbeat_timeout_ms", self.build_heartbeat_timeout_ms),
+            ("build_timeout_ms", self.build_timeout_ms),
+            ("build_git_lease_ms", self.build_git_lease_ms),
+            ("build_poll_after_ms", self.build_poll_after_ms),
+            ("build_stuck_ms", self.build_stuck_ms),
+            ("upload_expiry_ms", self.upload_expiry_ms),
+            ("collect_every_ms", self.collect_every_ms),
+            ("collect_age_ms", self.collect_age_ms),
+            ("draft_age_ms", self.draft_age_ms),
+        ];
+        if let Some((name, _)) = spans.iter().find(|(_, value)| *value > SPAN_MS_MAX) {
+            return Err(format!("{name} must be at most {SPAN_MS_MAX}"));
+        }
+        if self.heartbeat_interval_ms < 100 || self.lease_ttl_ms < 2 * self.heartbeat_interval_ms {
+            return Err(format!(
+                "lease_ttl_ms ({}) must be at least twice heartbeat_interval_ms ({}), and that at least 100: a worker \
+                 may miss one heartbeat",
+                self.lease_ttl_ms, self.heartbeat_interval_ms
+            ));
+        }
+        if self.build_heartbeat_timeout_ms < (2 * self.build_poll_after_ms).max(1_000) {
+            return Err(format!(
+                "build_heartbeat_timeout_ms ({}) must be at least twice build_poll_after_ms ({}), and at least 1000: a \
+                 builder may miss one poll",
+                self.build_heartbeat_timeout_ms, self.build_poll_after_ms
+            ));
+        }
+        Ok(())
+    }
+
+    /// Numbers with a fraction, which may be anything at all.
+    fn check_shares(&self) -> Result<(), String> {
+        let shares = [("health_cpu_max", self.health_cpu_max), ("health_memory_max", self.health_memory_max)];
+        if let Some((name, _)) =
+            shares.iter().find(|(_, share)| share.is_some_and(|share| !(0.0..=1.0).contains(&share)))
+        {
+            return Err(format!("{name} must be 0 to 1"));
+        }
+        match (0.0..=1_000_000.0).contains(&self.build_polls_per_second) {
+            true => Ok(()),
+            false => Err("build_polls_per_second must be 0 (no limit) to 1,000,000".into()),
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! Settings: one struct; defaults, then the file, then the environment, then flags. Unknown keys are errors.
+
+mod check;
+mod live;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+pub use live::{LiveSettings, Shown, is_changeable, read_change};
+
+/// Everything that can be set. Every field is a key of the settings file and, in capitals after `BATON_`, a variable
+/// of the environment.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Address and port to listen on.
+    pub listen: String,
+    /// Where the server keeps its files: the SQLite database, the first admin key, its address.
+    pub data: PathBuf,
+    /// `postgres://...`, or a path (`sqlite:///...`); SQLite in `data` unless given.
+    pub database_url: Option<String>,
+    /// Where artifacts are kept: a path, `file:///...`, or `s3://bucket/prefix?endpoint=...&region=...`; in `data` unless given.
+    pub storage_url: Option<String>,
+    /// Bytes to keep free on the disk of a storage directory: uploads that would take them are refused.
+    pub storage_free_bytes_min: u64,
+    /// Largest artifact.
+    pub artifact_bytes_max: u64,
+    /// Most that the content-addressed cache may hold; what was not used for the longest goes first.
+    pub cache_bytes_max: u64,
+    /// How long an upload that can be resumed is kept after its last piece.
+    pub upload_expiry_ms: u64,
+    /// How often files that nobody needs are looked for; left drafts and uploads ten times less often.
+    pub collect_every_ms: u64,
+    /// How long a file that no build has taken is kept.
+    pub collect_age_ms: u64,
+    /// How long a draft that nobody writes to is kept: a server that ended badly left it.
+    pub draft_age_ms: u64,
+    /// A direct PostgreSQL address for LISTEN, when `database_url` goes through a transaction pooler.
+    pub listen_url: Option<String>,
+    /// Connections to PostgreSQL.
+    pub database_connections: usize,
+    /// Hear of other servers' work through LISTEN. Without it a server looks once a second.
+    pub database_listen: bool,
+    /// Prepare the statements that run all the time. A pooler that forgets prepared statements is noticed either way.
+    pub database_prepare: bool,
+    /// An admin API key to accept, besides those in the store.
+    pub api_key: Option<String>,
+
+    /// How long a worker's leases live after its last sign of life.
+    pub lease_ttl_ms: u64,
+    /// How often workers are told to send heartbeats.
+    pub heartbeat_interval_ms: u64,
+    /// How long a worker has to stop after a request to cancel.
+    pub cancel_grace_ms: u64,
+    /// How long ended runs are kept.
+    pub retention_runs_ms: u64,
+    /// How long offline workers are kept.
+    pub retention_workers_ms: u64,
+    /// How long the audit log is kept.
+    pub retention_audit_ms: u64,
+
+    /// Most runs that may wait in a queue that has no limit of its own.
+    pub backlog_max: u64,
+    /// Most builds that may wait, where the queue `builds` has no limit of its own.
+    pub build_backlog_max: u64,
+    /// Largest input or output of a run.
+    pub payload_bytes_max: usize,
+    /// Largest body of a call about one run.
+    pub body_bytes_max: usize,
+    /// Largest body of a batch.
+    pub batch_bytes_max: usize,
+    /// Large bodies in memory at once, in bytes; who comes when there are more waits for a few seconds.
+    pub bodies_bytes_max: usize,
+    /// Requests a second that one API key may send; 0 is no limit.
+    pub requests_per_second: u32,
+    /// Refused credentials a second from one address before it is told to slow down.
+    pub refusals_per_second: u32,
+    /// Connections at once.
+    pub connections_max: usize,
+    /// How long a client may take to send a request's headers.
+    pub header_timeout_ms: u64,
+    /// How long a connection may be idle between requests.
+    pub idle_timeout_ms: u64,
+    /// How long a client may take to send a body.
+    pub body_timeout_ms: u64,
+    /// How long a client may take nothing of an answer that is being sent to it.
+    pub write_timeout_ms: u64,
+    /// How long calls in flight may take to finish when the server stops.
+    pub shutdown_timeout_ms: u64,
+
+    /// Platforms that builds may be for, with commas between them.
+    pub build_platforms: String,
+    /// Image of the machine to build on, for builds that name none.
+    pub build_base_image: Option<String>,
+    /// How long a builder may be silent before its builds go to others.
+    pub build_heartbeat_timeout_ms: u64,
+    /// How many builders a build may lose before it is given up.
+    pub build_losses_max: u32,
+    /// How long a build may take.
+    pub build_timeout_ms: u64,
+    /// How long a polling builder that sends no heartbeats may take for a build from a repository.
+    pub build_git_lease_ms: u64,
+    /// When builders are told to poll again.
+    pub build_poll_after_ms: u64,
+    /// Polls a second that bring a builder no work before it is told to slow down; 0 is no limit.
+    pub build_polls_per_second: f64,
+    /// Such polls that a builder may send at once.
+    pub build_polls_burst: u32,
+    /// How long a build may be silent before it is called stuck.
+    pub build_stuck_ms: u64,
+    /// Most bytes of one build's log.
+    pub build_log_bytes_max: u64,
+    /// Whether a builder may poll with its id and API key alone, without a token.
+    pub builders_by_id: bool,
+    /// Most bytes of artifacts that one namespace may keep.
+    pub storage_bytes_max: Option<u64>,
+
+    /// How often schedules are looked for that other servers have made or changed. Fires this server knows of are on time in any case.
+    pub schedule_every_ms: u64,
+    /// Schedules that are read at once.
+    pub schedule_batch: usize,
+    /// Most runs that schedules start in one pass; the rest has to wait for the next.
+    pub schedule_runs_max: usize,
+
+    /// A worker whose processors are busier than this (0 to 1) gets no new work.
+    pub health_cpu_max: Option<f64>,
+    /// A worker whose memory is fuller than this (0 to 1) gets no new work.
+    pub health_memory_max: Option<f64>,
+    /// A worker with fewer bytes free on its disk gets no new work.
+    pub health_disk_free_bytes_min: Option<u64>,
+
+    /// Where settings come from that are not as they are built in.
+    #[serde(skip)]
+    pub origins: BTreeMap<String, Origin>,
+}
+
+/// Where a setting comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// The settings file.
+    File,
+    /// A variable of the environment.
+    Environment,
+    /// The command line.
+    Flag,
+}
+
+impl Origin {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Origin::File => "file",
+            Origin::Environment => "environment",
+            Origin::Flag => "flag",
+        }
+    }
+}
+
+const DAY_MS: u64 = 24 * 3_600 * 1_000;
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            listen: "127.0.0.1:7400".into(),
+            data: data_default(),
+            database_url: None,
+            storage_url: None,
+            storage_free_bytes_min: 256 << 20,
+            artifact_bytes_max: 8 << 30,
+            cache_bytes_max: 20 << 30,
+            upload_expiry_ms: DAY_MS,
+            collect_every_ms: 60_000,
+            collect_age_ms: 3_600_000,
+            draft_age_ms: DAY_MS,
+            listen_url: None,
+            database_connections: 8,
+            database_listen: true,
+            database_prepare: true,
+            api_key: None,
+            lease_ttl_ms: 15_000,
+            heartbeat_interval_ms: 5_000,
+            cancel_grace_ms: 30_000,
+            retention_runs_ms: 30 * DAY_MS,
+            retention_workers_ms: 7 * DAY_MS,
+            retention_audit_ms: 90 * DAY_MS,
+            backlog_max: 1_000_000,
+            build_backlog_max: 1_000,
+            payload_bytes_max: 2 << 20,
+            body_bytes_max: 4 << 20,
+            batch_bytes_max: 64 << 20,
+            bodies_bytes_max: 256 << 20,
+            requests_per_second: 0,
+            refusals_per_second: 20,
+            connections_max: 10_000,
+            header_timeout_ms: 10_000,
+            idle_timeout_ms: 120_000,
+            body_timeout_ms: 60_000,
+            write_timeout_ms: 30_000,
+            shutdown_timeout_ms: 30_000,
+            build_platforms: "android,ios,linux,macos,web,windows".into(),
+            build_base_image: None,
+            build_heartbeat_timeout_ms: 120_000,
+            build_losses_max: baton_core::machine::LOSSES_DEFAULT,
+            build_timeout_ms: 6 * 3_600_000,
+            build_git_lease_ms: 3_600_000,
+            build_poll_after_ms: 5_000,
+            build_polls_per_second: 2.0,
+            build_polls_burst: 10,
+            build_stuck_ms: 1_800_000,
+            build_log_bytes_max: 64 << 20,
+            builders_by_id: false,
+            storage_bytes_max: None,
+            schedule_every_ms: 1_000,
+            schedule_batch: 50,
+            schedule_runs_max: 1_000,
+            health_cpu_max: None,
+            health_memory_max: None,
+            health_disk_free_bytes_min: None,
+            origins: BTreeMap::new(),
+        }
+    }
+}
+
+/// What the command line may set.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct SettingsFlags {
+    /// `--listen`.
+    pub listen: Option<String>,
+    /// `--data`.
+    pub data: Option<PathBuf>,
+    /// `--database`.
+    pub database: Option<String>,
+    /// `--storage`.
+    pub storage: Option<String>,
+    /// `--api-key`.
+    pub api_key: Option<String>,
+}
+
+/// Variables of the environment that belong to other parts of the program.
+const NOT_SETTINGS: [&str; 9] =
+    ["url", "log", "log_format", "config", "no_color", "run_id", "run_type", "attempt", "epoch"];
+
+/// The user's data directory for Baton: `$XDG_DATA_HOME/baton` or `~/.local/share/baton`.
+pub fn data_default() -> PathBuf {
+    let home = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    home("XDG_DATA_HOME")
+        .or_else(|| home("HOME").map(|home| home.join(".local/share")))
+        .unwrap_or_else(|| PathBuf::from("/var/lib"))
+        .join("baton")
+}
+
+impl Settings {
+    /// Reads the settings: defaults, then `config`, then `env`, then `flags`.
+    pub fn load(
+        config: Option<&Path>,
+        env: impl Iterator<Item = (String, String)>,
+        flags: SettingsFlags,
+    ) -> Result<Settings, String> {
+        let mut table = match config {
+            None => toml::Table::new(),
+            Some(path) => std::fs::read_to_string(path)
+                .map_err(|error| format!("cannot read the settings file {}: {error}", path.display()))?
+                .parse()
+                .map_err(|error| format!("the settings file {} is not TOML: {error}", path.display()))?,
+        };
+        let mut origins: BTreeMap<String, Origin> = table.keys().map(|key| (key.clone(), Origin::File)).collect();
+        let known = toml::Table::try_from(Settings::every_key()).map_err(|error| error.to_string())?;
+        for (name, value) in env {
+            let Some(key) = name.strip_prefix("BATON_").map(str::to_ascii_lowercase) else { continue };
+            let foreign = ["test_", "demo_", "bench_"].iter().any(|prefix| key.starts_with(prefix));
+            let kills = cfg!(debug_assertions) && key == "crash_point";
+            if foreign || kills || NOT_SETTINGS.contains(&key.as_str()) {
+                continue;
+            }
+            let Some(example) = known.get(&key) else {
+                return Err(format!(
+                    "the environment sets {name}, which is no setting of Baton; docs/settings.md lists them"
+                ));
+            };
+            origins.insert(key.clone(), Origin::Environment);
+            table.insert(key, from_text(&name, &value, example)?);
+        }
+        let mut set = |key: &str, value: Option<String>| {
+            if let Some(value) = value {
+                origins.insert(key.into(), Origin::Flag);
+                table.insert(key.into(), toml::Value::String(value));
+            }
+        };
+        set("listen", flags.listen);
+        set("data", flags.data.map(|path| path.to_string_lossy().into_owned()));
+        set("database_url", flags.database);
+        set("storage_url", flags.storage);
+        set("api_key", flags.api_key);
+        let settings: Settings = table.try_into().map_err(|error| format!("the settings are wrong: {error}"))?;
+        settings.check()?;
+        Ok(Settings { origins, ..settings })
+    }
+
+    /// Settings in which every optional key has a value, to learn each key's type from.
+    fn every_key() -> Settings {
+        Settings {
+            database_url: Some(String::new()),
+            storage_url: Some(String::new()),
+            listen_url: Some(String::new()),
+            api_key: Some(String::new()),
+            build_base_image: Some(String::new()),
+            storage_bytes_max: Some(0),
+            health_cpu_max: Some(1.0),
+            health_memory_max: Some(1.0),
+            health_disk_free_bytes_min: Some(0),
+            ..Settings::default()
+        }
+    }
+
+    /// Where the SQLite database is, or `None` for PostgreSQL.
+    pub fn sqlite_path(&self) -> Option<PathBuf> {
+        match self.database_url.as_deref() {
+            None => Some(self.data.join("baton.db")),
+            Some(url) if url.starts_with("postgres://") || url.starts_with("postgresql://") => None,
+            Some(url) => Some(PathBuf::from(url.strip_prefix("sqlite://").unwrap_or(url))),
+        }
+    }
+
+    /// Where artifacts are kept: a URL or a path.
+    pub fn storage(&self) -> String {
+        let default = || self.data.join("artifacts").to_string_lossy().into_owned();
+        self.storage_url.clone().unwrap_or_else(default)
+    }
+
+    /// Where the first admin key is left for the command line of this machine.
+    pub fn admin_key_path(&self) -> PathBuf {
+        self.data.join("admin.key")
+    }
+}
+
+/// Reads a variable of the environment as the type its key has.
+fn from_text(name: &str, text: &str, example: &toml::Value) -> Result<toml::Value, String> {
+    let wrong = |what: &str| format!("{name} must be {what}, not {text:?}");
+    match example {
+        toml::Value::Integer(_) => text.parse().map(toml::Value::Integer).map_err(|_| wrong("a whole number")),
+        toml::Value::Float(_) => text.parse().map(toml::Value::Float).map_err(|_| wrong("a number")),
+        toml::Value::Boolean(_) => text.parse().map(toml::Value::Boolean).map_err(|_| wrong("true or false")),
+        _ => Ok(toml::Value::String(text.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(file: &str, env: &[(&str, &str)], flags: SettingsFlags) -> Result<Settings, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("baton.toml");
+        std::fs::write(&path, file).unwrap();
+        let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Settings::load(Some(&path), env, flags)
+    }
+
+    #[test]
+    fn flags_win_over_environment_over_file_over_defaults() {
+        let flags = SettingsFlags { listen: Some("127.0.0.1:3".into()), ..SettingsFlags::default() };
+        let file = "listen = '127.0.0.1:1'\nlease_ttl_ms = 20000\nbacklog_max = 7";
+        let env =
+            [("BATON_LISTEN", "127.0.0.1:2"), ("BATON_LEASE_TTL_MS", "30000"), ("HOME", "/x"), ("BATON_URL", "y")];
+        let settings = load(file, &env, flags).unwrap();
+        assert_eq!(settings.listen, "127.0.0.1:3");
+        assert_eq!((settings.lease_ttl_ms, settings.backlog_max), (30_000, 7));
+        assert_eq!(settings.heartbeat_interval_ms, Settings::default().heartbeat_interval_ms);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let none = SettingsFlags::default;
+        assert!(load("lisen = 'x'", &[], none()).unwrap_err().contains("lisen"));
+        assert!(load("listen = 3", &[], none()).unwrap_err().contains("listen"));
+        assert!(load("listen = 'nowhere'", &[], none()).unwrap_err().contains("127.0.0.1:7400"));
+        assert!(load("", &[("BATON_LISSEN", "x")], none()).unwrap_err().contains("BATON_LISSEN"));
+        assert!(load("", &[("BATON_LEASE_TTL_MS", "soon")], none()).unwrap_err().contains("whole number"));
+        assert!(load("lease_ttl_ms = 5000", &[], none()).unwrap_err().contains("heartbeat_interval_ms"));
+        assert!(load("", &[("BATON_API_KEY", "short")], none()).unwrap_err().contains("16"));
+        assert!(load("body_bytes_max = 0", &[], none()).unwrap_err().contains("body_bytes_max"));
+    }
+
+    #[test]
+    fn every_setting_is_documented() {
+        let page = include_str!("../../../../docs/settings.md");
+        for key in toml::Table::try_from(Settings::every_key()).unwrap().keys() {
+            assert!(page.contains(&format!("| `{key}` |")), "docs/settings.md lacks {key}");
+        }
+    }
+
+    #[test]
+    fn a_key_of_digits_is_still_text() {
+        let settings = load("", &[("BATON_API_KEY", "12345678901234567890")], SettingsFlags::default()).unwrap();
+        assert_eq!(settings.api_key.as_deref(), Some("12345678901234567890"));
+    }
+
+    #[test]
+    fn artifacts_are_in_the_data_directory_unless_a_storage_is_named() {
+        let flags = SettingsFlags { storage: Some("s3://a".into()), ..SettingsFlags::default() };
+        assert_eq!(load("", &[("BATON_STORAGE_URL", "s3://b")], flags).unwrap().storage(), "s3://a");
+        let settings = load("data = '/d'", &[], SettingsFlags::default()).unwrap();
+        assert_eq!(settings.storage(), "/d/artifacts");
+    }
+
+    #[test]
+    fn the_database_is_sqlite_unless_postgres_is_named() {
+        let at = |url: Option<&str>| {
+            Settings { database_url: url.map(str::to_owned), data: "/d".into(), ..Settings::default() }.sqlite_path()
+        };
+        assert_eq!(at(None), Some("/d/baton.db".into()));
+        assert_eq!(at(Some("sqlite:///x/y.db")), Some("/x/y.db".into()));
+        assert_eq!(at(Some("postgres://h/d")), None);
+    }
+}

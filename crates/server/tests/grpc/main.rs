@@ -1,0 +1,19 @@
+//! Every rpc over the wire, on both stores. The files mirror the service; `rig` has the words to talk to it briefly.
+
+#[path = "../http/harness.rs"]
+#[allow(dead_code, reason = "the harness has words for the HTTP face, too")]
+mod harness;
+mod rig;
+
+mod cancel;
+mod children;
+mod face;
+mod runs;
+mod schedules;
+mod servers;
+mod steps;
+mod suspend;
+mod time;
+mod work;
+mod work_cut;
+mod workers;

@@ -1,0 +1,11 @@
+//! Workflows as users write them, over the wire, on both stores.
+
+#[path = "../http/harness.rs"]
+#[allow(dead_code, reason = "the harness has words for the HTTP face, too")]
+mod harness;
+
+mod cut;
+mod site;
+mod stop;
+mod talk;
+mod work;

@@ -1,0 +1,2 @@
+-- Counts schedules.
+select count(*) from schedules where $1::text is null or namespace = $1

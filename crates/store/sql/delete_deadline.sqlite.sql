@@ -1,0 +1,2 @@
+-- Forgets a deadline.
+delete from deadlines where run_id = ?1

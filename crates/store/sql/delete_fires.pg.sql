@@ -1,0 +1,5 @@
+-- Forgets fires that were carried out long ago, oldest first.
+delete from fires where fire_no in (
+    select fire_no from fires where at < $1::bigint order by at limit $2::bigint for update skip locked
+)
+returning 1

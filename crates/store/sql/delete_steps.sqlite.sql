@@ -1,0 +1,2 @@
+-- Deletes what a workflow left in steps.
+delete from steps where run_id = ?1

@@ -1,0 +1,2 @@
+-- Notes who started a run, for when it has ended.
+insert into relatives (run_id, parent) values (?1, ?2)

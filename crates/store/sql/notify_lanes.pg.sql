@@ -1,2 +1,0 @@
--- Tells other servers about lanes with work. Only a hint, so nobody waits for a disk.
-select set_config('synchronous_commit', 'off', true), pg_notify('baton', $1::text)

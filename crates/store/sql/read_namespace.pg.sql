@@ -1,0 +1,3 @@
+-- Reads a namespace.
+select name, description, created_at, change_no, disabled_at, disabled_reason, live_runs_max, workers_max, schedules_max
+from namespaces where name = $1::text

@@ -1,0 +1,104 @@
+//! Reading what workflows have besides their runs.
+
+use std::collections::{BTreeSet, HashMap};
+
+use baton_core::{Millis, RunId, WorkerId};
+use bytes::Bytes;
+use futures_util::future::join;
+use uuid::Uuid;
+
+use super::super::PostgresStore;
+use super::super::params::params;
+use super::super::pool::Outcome;
+use super::super::rows::{epoch, run_id};
+use super::super::sql;
+use super::inbox::list_news;
+use super::memory::{step_row, step_state};
+use crate::{Journal, Page, Relations, Step, StepAttempt};
+
+/// Stands before the first position and the first attempt.
+const NOTHING_YET: i32 = -1;
+
+impl PostgresStore {
+    pub(super) async fn list_journals(&self, runs: &[RunId]) -> Outcome<Vec<Journal>> {
+        if runs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let each: BTreeSet<RunId> = runs.iter().copied().collect();
+        let ids: Vec<Uuid> = each.iter().map(|run| run.0).collect();
+        let seen: Vec<(RunId, i64)> = each.into_iter().map(|run| (run, 0)).collect();
+        let session = self.database.transaction().await?;
+        let steps = session.query(sql::LIST_JOURNALS, params![ids]).await?;
+        let (messages, committed) = join(list_news(&session, &seen), session.commit()).await;
+        committed?;
+        let mut journals: HashMap<RunId, Journal> = HashMap::new();
+        for row in &steps {
+            let row = step_row(row)?;
+            journals.entry(row.run).or_default().steps.push(row.step());
+        }
+        for (run, messages) in messages? {
+            journals.entry(run).or_default().messages = messages;
+        }
+        Ok(runs.iter().map(|run| journals.get(run).cloned().unwrap_or_default()).collect())
+    }
+
+    pub(super) async fn list_steps(&self, run: RunId, page: Page<u32>) -> Outcome<Vec<Step>> {
+        let after = page.after.map_or(NOTHING_YET, |after| after as i32);
+        let rows = self.database.query(sql::LIST_STEPS, params![run.0, after, page.limit as i64]).await?;
+        rows.iter().map(|row| Ok(step_row(row)?.step())).collect()
+    }
+
+    pub(super) async fn list_step_attempts(
+        &self,
+        run: RunId,
+        position: Option<u32>,
+        page: Page<(u32, u32)>,
+    ) -> Outcome<Vec<StepAttempt>> {
+        let position = position.map(|position| position as i32);
+        let (after, after_attempt) =
+            page.after.map_or((NOTHING_YET, NOTHING_YET), |(after, attempt)| (after as i32, attempt as i32));
+        let limit = page.limit as i64;
+        let params = params![run.0, position, after, after_attempt, limit];
+        let rows = self.database.query(sql::LIST_STEP_ATTEMPTS, params).await?;
+        let attempt = |row: &tokio_postgres::Row| {
+            Ok(StepAttempt {
+                position: row.try_get::<_, i32>("position")? as u32,
+                attempt: row.try_get::<_, i32>("attempt")? as u32,
+                name: row.try_get("name")?,
+                epoch: epoch(row, "epoch")?,
+                worker: row.try_get::<_, Option<Uuid>>("worker_id")?.map(WorkerId),
+                state: step_state(row.try_get("state")?)?,
+                error: row.try_get("error")?,
+                code: row.try_get("code")?,
+                begun_at: row.try_get("begun_at")?,
+                ended_at: row.try_get("ended_at")?,
+            })
+        };
+        rows.iter().map(attempt).collect()
+    }
+
+    pub(super) async fn copy_all_steps(&self, from: RunId, to: RunId) -> Outcome<()> {
+        self.database.query_each(sql::COPY_STEPS, params![from.0, to.0], usize::MAX).await?;
+        Ok(())
+    }
+
+    pub(super) async fn read_published(&self, run: RunId) -> Outcome<Option<(Bytes, Millis)>> {
+        let rows = self.database.query(sql::READ_PUBLISHED, params![run.0]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        Ok(Some((Bytes::from(row.try_get::<_, Vec<u8>>("payload")?), row.try_get("at")?)))
+    }
+
+    pub(super) async fn find_relations(&self, runs: &[RunId]) -> Outcome<Vec<Relations>> {
+        let ids: Vec<Uuid> = runs.iter().map(|run| run.0).collect();
+        let mut found = HashMap::new();
+        for row in self.database.query(sql::FIND_RELATIONS, params![ids]).await? {
+            let relations = Relations {
+                parent: row.try_get::<_, Option<Uuid>>("parent")?.map(RunId),
+                continued_to: row.try_get::<_, Option<Uuid>>("next")?.map(RunId),
+                cancel_requested: row.try_get("cancel_requested")?,
+            };
+            found.insert(run_id(&row, "run_id")?, relations);
+        }
+        Ok(runs.iter().map(|run| found.get(run).cloned().unwrap_or_default()).collect())
+    }
+}

@@ -1,0 +1,59 @@
+//! Reading what workflows have besides their runs.
+
+use baton_core::{Millis, RunId};
+use bytes::Bytes;
+use rusqlite::params;
+
+use super::super::connection::Sql;
+use super::super::{rows, statements};
+use super::{inbox, steps::step_row};
+use crate::{Journal, Page, Relations, Step, StepAttempt, StepState, StoreResult};
+
+pub(super) fn journal(sql: &Sql<'_>, run: RunId) -> StoreResult<Journal> {
+    let steps = sql.rows(statements::LIST_JOURNAL, params![run.0.as_bytes()], |row| Ok(step_row(row)?.step()))?;
+    Ok(Journal { steps, messages: inbox::messages(sql, run, 0)? })
+}
+
+pub(super) fn steps(sql: &Sql<'_>, run: RunId, page: Page<u32>) -> StoreResult<Vec<Step>> {
+    let after = page.after.map_or(-1, i64::from);
+    let parameters = params![run.0.as_bytes(), after, page.limit as i64];
+    sql.rows(statements::LIST_STEPS, parameters, |row| Ok(step_row(row)?.step()))
+}
+
+pub(super) fn attempts(
+    sql: &Sql<'_>,
+    run: RunId,
+    position: Option<u32>,
+    page: Page<(u32, u32)>,
+) -> StoreResult<Vec<StepAttempt>> {
+    let (after, after_attempt) = page.after.map_or((-1, -1), |(after, attempt)| (i64::from(after), i64::from(attempt)));
+    let parameters = params![run.0.as_bytes(), position, after, after_attempt, page.limit as i64];
+    sql.rows(statements::LIST_STEP_ATTEMPTS, parameters, |row| {
+        Ok(StepAttempt {
+            position: row.get(0)?,
+            attempt: row.get(1)?,
+            name: row.get(2)?,
+            epoch: rows::epoch(row, 3)?,
+            worker: rows::maybe_worker_id(row, 4)?,
+            state: rows::coded(row, 5, StepState::from_code)?,
+            error: row.get(6)?,
+            code: row.get(7)?,
+            begun_at: row.get(8)?,
+            ended_at: row.get(9)?,
+        })
+    })
+}
+
+pub(super) fn published(sql: &Sql<'_>, run: RunId) -> StoreResult<Option<(Bytes, Millis)>> {
+    sql.row(statements::READ_PUBLISHED, params![run.0.as_bytes()], |row| Ok((rows::bytes(row, 0)?, row.get(1)?)))
+}
+
+pub(super) fn relations(sql: &Sql<'_>, run: RunId) -> StoreResult<Relations> {
+    sql.one(statements::READ_RELATIONS, params![run.0.as_bytes()], |row| {
+        Ok(Relations {
+            parent: rows::maybe(row, 0, rows::run_id)?,
+            continued_to: rows::maybe(row, 1, rows::run_id)?,
+            cancel_requested: row.get(2)?,
+        })
+    })
+}

@@ -1,0 +1,25 @@
+//! What servers tell each other.
+
+use baton_core::{RunId, WorkerId};
+
+use super::LaneId;
+
+/// What one server tells the others. Only hints: they may get lost.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Hints {
+    /// Lanes that have work.
+    pub lanes: Vec<LaneId>,
+    /// Workers that there is news for: a run to be cancelled, an order to drain.
+    pub workers: Vec<WorkerId>,
+    /// Runs whose holders there is news for: messages, or their end.
+    pub runs: Vec<RunId>,
+    /// Namespaces were changed.
+    pub namespaces: bool,
+}
+
+impl Hints {
+    /// True when there are none; to whoever listens, this says that some were missed.
+    pub fn is_empty(&self) -> bool {
+        self.lanes.is_empty() && self.workers.is_empty() && self.runs.is_empty() && !self.namespaces
+    }
+}

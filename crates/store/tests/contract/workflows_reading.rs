@@ -1,0 +1,187 @@
+//! Reading what workflows have besides their runs, and what becomes of it in the end.
+
+use baton_core::RunId;
+use baton_store::{ChildAnswer, Page, Relations, StepKind, StepState, StepWrite};
+use bytes::Bytes;
+
+use crate::rig::{Rig, START, contract, done, run};
+use crate::workflows_rig::{begins, child, completed, fails, signal, taking};
+
+contract!(
+    journals_come_in_the_order_they_are_asked_for,
+    steps_and_attempts_are_read_in_pages,
+    what_was_published_last_is_shown,
+    completed_steps_are_copied_to_a_run_that_has_none,
+    everything_is_there_after_a_restart,
+    retention_leaves_nothing_behind,
+    plain_runs_have_nothing_besides_themselves,
+);
+
+fn position(step: &baton_store::Step) -> u32 {
+    step.position
+}
+
+async fn journals_come_in_the_order_they_are_asked_for(rig: Rig) {
+    let lane = rig.lane("flow").await;
+    let (_, one) = rig.held(run(lane)).await;
+    let (_, two) = rig.held(run(lane)).await;
+    let empty = rig.submit(run(lane)).await;
+    rig.store
+        .write_steps(vec![completed(two, 9, "c", ""), completed(one, 0, "a", "A"), completed(two, 4, "b", "")])
+        .await
+        .unwrap();
+    rig.signal(one.run, "go").await;
+    let journals = rig.store.journals(&[two.run, empty, one.run, two.run]).await.unwrap();
+    let shapes: Vec<_> = journals
+        .iter()
+        .map(|journal| (journal.steps.iter().map(position).collect::<Vec<_>>(), journal.messages.len()))
+        .collect();
+    assert_eq!(shapes, [(vec![4, 9], 0), (vec![], 0), (vec![0], 1), (vec![4, 9], 0)]);
+    assert_eq!(journals[2].steps[0].output, Some(Bytes::from_static(b"A")));
+    assert_eq!(rig.store.journals(&[]).await.unwrap(), []);
+}
+
+async fn steps_and_attempts_are_read_in_pages(rig: Rig) {
+    let lane = rig.lane("flow").await;
+    let (_, lease) = rig.held(run(lane)).await;
+    let (_, other) = rig.held(run(lane)).await;
+    rig.step(other, 0, "other", "").await;
+    let mut writes = Vec::new();
+    for position in 0..5 {
+        writes.extend((1..=position).map(|attempt| fails(lease, position, "step", attempt, 10)));
+        writes.push(completed(lease, position, "step", ""));
+    }
+    writes.push(begins(lease, 5, "begun"));
+    writes.push(StepWrite { kind: StepKind::Fact, ..completed(lease, 6, "fact", "") });
+    rig.store.write_steps(writes).await.unwrap();
+    let (mut after, mut read) = (None, Vec::new());
+    loop {
+        let page = rig.store.steps(lease.run, Page { after, limit: 3 }).await.unwrap();
+        assert!(page.len() <= 3);
+        let Some(last) = page.last() else { break };
+        after = Some(last.position);
+        read.extend(page.iter().map(position));
+    }
+    assert_eq!(read, [0, 1, 2, 3, 4, 5, 6]);
+    let (mut after, mut read) = (None, Vec::new());
+    loop {
+        let page = rig.store.step_attempts(lease.run, None, Page { after, limit: 4 }).await.unwrap();
+        assert!(page.len() <= 4);
+        let Some(last) = page.last() else { break };
+        after = Some((last.position, last.attempt));
+        read.extend(page.iter().map(|one| (one.position, one.attempt, one.state == StepState::Failed)));
+    }
+    let mut expected: Vec<_> = (0..5)
+        .flat_map(|position| (1..=position + 1).map(move |attempt| (position, attempt, attempt <= position)))
+        .collect();
+    expected.push((5, 1, false));
+    assert_eq!(read, expected, "and a fact has no attempts");
+    let of_one = rig.store.step_attempts(lease.run, Some(3), Page { after: Some((3, 2)), limit: 10 }).await.unwrap();
+    assert_eq!(of_one.iter().map(|one| (one.position, one.attempt)).collect::<Vec<_>>(), [(3, 3), (3, 4)]);
+}
+
+async fn what_was_published_last_is_shown(rig: Rig) {
+    let lane = rig.lane("flow").await;
+    let (_, lease) = rig.held(run(lane)).await;
+    assert_eq!(rig.store.published(lease.run).await.unwrap(), None);
+    let publish = |texts: &[&'static str]| {
+        let each = texts.iter().map(|text| (lease, Bytes::from_static(text.as_bytes()))).collect();
+        rig.store.publish(each)
+    };
+    assert_eq!(publish(&["one", "two"]).await.unwrap(), [done(baton_core::State::Running); 2]);
+    assert_eq!(rig.state(lease.run).await, baton_core::State::Running);
+    assert_eq!(rig.store.published(lease.run).await.unwrap(), Some((Bytes::from_static(b"two"), START)));
+    rig.clock.advance(7);
+    publish(&["three"]).await.unwrap();
+    rig.complete(lease).await;
+    assert_eq!(rig.store.published(lease.run).await.unwrap(), Some((Bytes::from_static(b"three"), START + 7)));
+}
+
+async fn completed_steps_are_copied_to_a_run_that_has_none(rig: Rig) {
+    let lane = rig.lane("flow").await;
+    let (_, from) = rig.held(run(lane)).await;
+    rig.signal(from.run, "go").await;
+    let writes = vec![
+        completed(from, 0, "pay", "receipt"),
+        taking(from, 1, 1),
+        fails(from, 2, "ship", 1, 1),
+        begins(from, 3, "pack"),
+        completed(from, 4, "thank", ""),
+    ];
+    rig.store.write_steps(writes).await.unwrap();
+    rig.complete(from).await;
+    let to = rig.submit(run(lane)).await;
+    rig.store.copy_steps(from.run, to).await.unwrap();
+    let copied = rig.steps(to).await;
+    assert_eq!(copied.iter().map(position).collect::<Vec<_>>(), [0, 1, 4]);
+    assert_eq!(copied[0], rig.steps(from.run).await[0]);
+    assert_eq!((copied[1].message, copied[1].output.clone()), (None, Some(Bytes::from_static(b"taken"))));
+    // Its own first signal can still be taken.
+    rig.signal(to, "go").await;
+    let held = rig.claim_again(lane).await;
+    rig.store.write_steps(vec![taking(held, 2, 1)]).await.unwrap();
+    assert_eq!(rig.steps(to).await.len(), 4);
+    rig.store.copy_steps(from.run, to).await.unwrap();
+    assert_eq!(rig.steps(to).await.len(), 4, "it has some");
+    rig.store.copy_steps(to, RunId::new(START, 1, 1)).await.unwrap();
+    assert_eq!(rig.steps(RunId::new(START, 1, 1)).await, [], "there is no such run");
+}
+
+/// A workflow with something in every table.
+async fn rich(rig: &Rig) -> (RunId, RunId) {
+    let lane = rig.lane("flow").await;
+    let (_, lease) = rig.held(run(lane)).await;
+    rig.leave(signal(lease.run, "go", Some("key"))).await;
+    let writes = vec![completed(lease, 0, "pay", "receipt"), fails(lease, 1, "ship", 1, 3), taking(lease, 2, 1)];
+    rig.store.write_steps(writes).await.unwrap();
+    rig.store.publish(vec![(lease, Bytes::from_static(b"half"))]).await.unwrap();
+    rig.store.set_deadlines(vec![(lease.run, 1_000_000, false)]).await.unwrap();
+    let new = child(lease, 3, "child", rig.lane("child").await);
+    let ChildAnswer::Started(child) = rig.store.start_children(vec![new]).await.unwrap().remove(0) else {
+        panic!("it is started")
+    };
+    (lease.run, child.run)
+}
+
+async fn everything_is_there_after_a_restart(rig: Rig) {
+    let (id, child) = rich(&rig).await;
+    let before = (rig.steps(id).await, rig.store.messages(id, 0).await.unwrap(), rig.step_attempts(id, None).await);
+    assert_eq!((before.0.len(), before.1.len(), before.2.len()), (4, 1, 2));
+    let rig = rig.reopen().await;
+    let after = (rig.steps(id).await, rig.store.messages(id, 0).await.unwrap(), rig.step_attempts(id, None).await);
+    assert_eq!(after, before);
+    assert_eq!(rig.store.relations(&[child]).await.unwrap()[0].parent, Some(id));
+    rig.clock.advance(1_000_000);
+    assert_eq!(rig.store.end_overdue(10).await.unwrap().ended, [id]);
+    assert_eq!(rig.deliver().await.orphaned, [child]);
+}
+
+async fn retention_leaves_nothing_behind(rig: Rig) {
+    let (id, child) = rich(&rig).await;
+    let lane = rig.lane("flow").await;
+    let (_, chain) = rig.held(run(lane)).await;
+    let next = rig.store.continue_as_new(chain, run(lane), 1).await.unwrap().next.unwrap().run;
+    rig.store.cancel(vec![child, next], 0).await.unwrap();
+    rig.clock.advance(1_000_000);
+    // Its deadline has been carried out, its outbox has not been looked at.
+    rig.store.end_overdue(10).await.unwrap();
+    rig.clock.advance(60_000);
+    let gone = rig.store.retain(10_000, 1 << 40, 1 << 40, 100).await.unwrap();
+    assert_eq!(gone.runs, 4);
+    assert_eq!((rig.steps(id).await, rig.step_attempts(id, None).await), (vec![], vec![]));
+    assert_eq!(rig.store.messages(id, 0).await.unwrap(), []);
+    assert_eq!(rig.store.published(id).await.unwrap(), None);
+    let nothing = rig.store.relations(&[id, child, chain.run]).await.unwrap();
+    assert!(nothing.iter().all(|one| *one == Relations::default()), "{nothing:?}");
+    assert_eq!(rig.deliver().await, Default::default());
+    assert_eq!(rig.leave(signal(id, "go", Some("key"))).await, baton_store::MessageAnswer::Unknown);
+}
+
+async fn plain_runs_have_nothing_besides_themselves(rig: Rig) {
+    let lane = rig.lane("flow").await;
+    let (_, lease) = rig.held(run(lane)).await;
+    rig.complete(lease).await;
+    assert_eq!(rig.store.journals(&[lease.run]).await.unwrap(), [Default::default()]);
+    assert_eq!(rig.store.relations(&[lease.run]).await.unwrap(), [Default::default()]);
+    assert_eq!((rig.steps(lease.run).await, rig.step_attempts(lease.run, None).await), (vec![], vec![]));
+}
