@@ -33,23 +33,24 @@ impl Hearing {
 
     /// True when silence means something. While nobody could be heard (this server has just started, or was frozen, or its store was
     /// out of reach) it proves nothing, and not before every live worker has had the time for a heartbeat: it may have given up on one
-    /// just before, and tries again after a pause. Both last an interval at most. Asked at every pass of the reaper.
+    /// just before, and tries again after a pause. Both last an interval at most.
     pub fn is_sure(&self, settings: &Settings) -> bool {
-        // A shorter freeze cannot cost a live worker its lease.
-        self.passes((settings.lease_ttl_ms - settings.heartbeat_interval_ms) / 2);
+        self.passes(settings);
         self.since(2 * settings.heartbeat_interval_ms + 1_000)
     }
 
-    /// Notes that somebody passes who does so all the time, as the reaper. When it has not for longer than this, the whole server was frozen (a stopped process, a
-    /// paused machine, a clock that was set) and heard nobody meanwhile.
-    fn passes(&self, gap_max_ms: u64) {
+    /// Notes that somebody passes who does so all the time: the reaper, before and after its calls to the store. When nobody has for
+    /// long, the whole server was frozen (a stopped process, a paused machine, a clock that was set), or its store was, and heard
+    /// nobody meanwhile.
+    pub fn passes(&self, settings: &Settings) {
         // A clock that is moved by hand jumps all the time.
         let Clock::Real = &self.clock else { return };
         let now = (Instant::now(), self.clock.local());
         let last = std::mem::replace(&mut *self.last_pass.lock().expect("nobody panics while holding it"), now);
         // Both clocks: the monotonic one stands still while a machine sleeps.
         let gap = now.0.duration_since(last.0).max(Duration::from_millis(now.1.abs_diff(last.1)));
-        if gap > Duration::from_millis(gap_max_ms) {
+        if gap > harmless_gap(settings) {
+            tracing::info!(?gap, "held up; nobody is called silent before all have had the time for a heartbeat");
             self.interrupted();
         }
     }
@@ -66,4 +67,10 @@ impl Hearing {
             Clock::Manual(_) => self.clock.local() - millis >= ms as Millis,
         }
     }
+}
+
+/// A freeze that cannot cost a live worker its lease, also when it has to repeat a heartbeat.
+fn harmless_gap(settings: &Settings) -> Duration {
+    let (ttl, interval) = (settings.lease_ttl_ms, settings.heartbeat_interval_ms);
+    Duration::from_millis(ttl.saturating_sub(2 * interval).max((ttl - interval) / 2))
 }

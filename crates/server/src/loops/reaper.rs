@@ -15,6 +15,8 @@ pub(super) async fn pass(app: &App) -> Result<String, Error> {
     if let Err(error) = &result {
         app.hearing.note(error);
     }
+    // Asked before it, too: a long pass and the pause after it are not one gap.
+    app.hearing.passes(&app.current());
     result
 }
 

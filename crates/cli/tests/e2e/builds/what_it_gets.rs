@@ -72,7 +72,7 @@ async fn certificates_are_in_its_home_and_nowhere_afterwards(store: Store) {
 async fn what_was_measured_can_be_read_afterwards(store: Store) {
     let yard = Yard::new(store, Leases::LONG).await;
     let gate = yard.site.gate();
-    let _worker = yard.worker("one", &["--recipe", &gate.command()]);
+    let worker = yard.worker("one", &["--recipe", &gate.command()]);
     let (id, client) = (yard.submit_detached().await, yard.client());
     // It is not so quick that nothing can be measured.
     eventually("a measurement", async || {
@@ -90,6 +90,8 @@ async fn what_was_measured_can_be_read_afterwards(store: Store) {
             assert!(one.memory.is_some_and(|share| share > 0.0 && share <= 1.0), "{one:?}");
         }
     }
+    // Nobody takes the next one, so nothing is measured of it.
+    drop(worker);
     let foreign = yard.baton(&["submit", "../project", "--platform", PLATFORM, "--detach"]).await;
     assert_eq!(client.build_telemetry(foreign.out.trim()).await.unwrap().telemetry.len(), 0, "each has its own");
 }
