@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use baton_core::RunId;
 use baton_store::{
     Beat, BeatAnswer, Completion, LeaseRef, StepAnswer, StepWrite, Store, Submission, SuspendAnswer, Suspension,
     Verdict,
@@ -98,6 +99,8 @@ pub struct Parts {
     pub(crate) renewals: Coalescer<Beat, BeatAnswer>,
     pub(crate) step_writes: Coalescer<StepWrite, StepAnswer>,
     pub(crate) suspensions: Coalescer<Suspension, SuspendAnswer>,
+    /// Workflows that somebody reads or waits for.
+    pub(crate) reads: Coalescer<RunId, service::workflows::read::Known>,
     /// What other servers are to be told.
     pub(crate) news: tokio::sync::mpsc::Sender<service::news::News>,
 }
@@ -151,6 +154,7 @@ impl App {
                 after.clone(),
                 RESULT_BATCH,
             ),
+            reads: service::workflows::read::coalescer(store.clone()),
             completions: service::complete::coalescer(store.clone(), metrics.clone(), after, RESULT_BATCH),
             renewals: service::renew::coalescer(store.clone(), metrics.clone(), RENEW_BATCH, RENEW_GATHER),
             bodies: Bodies::new(settings.bodies_bytes_max),

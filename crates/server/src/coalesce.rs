@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use baton_core::RunId;
 use baton_store::{Beat, Completion, LeaseRef, Submission};
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
@@ -23,6 +24,8 @@ pub trait Item {
 }
 
 impl Item for LeaseRef {}
+
+impl Item for RunId {}
 
 impl Item for Beat {}
 

@@ -9,8 +9,8 @@ use bytes::Bytes;
 
 use crate::{
     Changes, ChildAnswer, ContinueAnswer, Delivered, Journal, LeaseRef, Message, MessageAnswer, NewChild, NewMessage,
-    NewRun, Page, Relations, Step, StepAnswer, StepAttempt, StepWrite, StoreResult, Submitted, SuspendAnswer,
-    Suspension, Verdict, Woken,
+    NewRun, Page, Relations, RunRecord, Step, StepAnswer, StepAttempt, StepWrite, StoreResult, Submitted,
+    SuspendAnswer, Suspension, Verdict, Woken,
 };
 
 /// The verbs of workflows. Every [`crate::Store`] has them.
@@ -69,6 +69,8 @@ pub trait Workflows: Send + Sync {
     ) -> StoreResult<Vec<StepAttempt>>;
     /// What was published last, and when.
     async fn published(&self, run: RunId) -> StoreResult<Option<(Bytes, Millis)>>;
+    /// Runs with their inputs, outputs and relatives, in the order asked for.
+    async fn workflows(&self, runs: &[RunId]) -> StoreResult<Vec<Option<(RunRecord, Relations)>>>;
     /// Relatives of runs, in the order asked for.
     async fn relations(&self, runs: &[RunId]) -> StoreResult<Vec<Relations>>;
 }

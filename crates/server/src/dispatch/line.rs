@@ -1,6 +1,7 @@
 //! The polls that wait at one queue, and the one claimer that serves them.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ use crate::metrics::Metrics;
 
 /// Most polls offered to the store in one claim.
 const CLAIM_SLOTS_MAX: usize = 256;
+/// What a lone poll claims when the claim before it brought fewer. A store knows shorter ways for few.
+const FEW: usize = 64;
 /// Pause after a claim that the store could not carry out.
 const STORE_PAUSE: Duration = Duration::from_millis(200);
 /// What a poll is told that may have got runs which the server does not know of: its next claim finds them.
@@ -34,12 +37,15 @@ pub(super) struct Line {
     metrics: Arc<Metrics>,
     waiting: Mutex<Waiting>,
     bell: Notify,
+    /// True when the last claim brought few runs and left none.
+    trickles: AtomicBool,
     begun: Instant,
 }
 
 impl Line {
     pub(super) fn new(queue: QueueId, namespace: String, store: Arc<dyn Store>, metrics: Arc<Metrics>) -> Line {
-        Line { queue, namespace, store, metrics, waiting: Mutex::default(), bell: Notify::new(), begun: Instant::now() }
+        let (waiting, bell, trickles) = (Mutex::default(), Notify::new(), AtomicBool::new(false));
+        Line { queue, namespace, store, metrics, waiting, bell, trickles, begun: Instant::now() }
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Waiting) -> T) -> T {
@@ -224,9 +230,16 @@ impl Line {
 
     async fn claim(self: &Arc<Self>, offered: Vec<Parked>, since: u64) {
         let slots: Vec<_> = offered.iter().map(|parked| parked.slot.clone()).collect();
-        let limit = slots.iter().map(|slot| slot.room as usize).sum::<usize>().min(baton_store::CLAIM_RUNS_MAX);
+        let most = match self.trickles.load(Ordering::Relaxed) && slots.len() == 1 {
+            true => FEW,
+            false => baton_store::CLAIM_RUNS_MAX,
+        };
+        let limit = slots.iter().map(|slot| slot.room as usize).sum::<usize>().min(most);
         self.metrics.claim.calls.inc();
         let answer = self.store.claim(ClaimRequest { queue: self.queue, slots, limit }).await;
+        if let Ok(answer) = &answer {
+            self.trickles.store(!answer.more && answer.claimed.len() < FEW, Ordering::Relaxed);
+        }
         let failed = answer.is_err();
         let loose = self.hand_out(offered, since, answer, Looked::Everywhere);
         self.tie_up(loose).await;

@@ -143,6 +143,7 @@ passing_all_on! { Workflows:
     fn steps(run: RunId, page: Page<u32>) -> Vec<Step>;
     fn step_attempts(run: RunId, position: Option<u32>, page: Page<(u32, u32)>) -> Vec<StepAttempt>;
     fn published(run: RunId) -> Option<(Bytes, Millis)>;
+    fn workflows(runs: &[RunId]) -> Vec<Option<(RunRecord, Relations)>>;
     fn relations(runs: &[RunId]) -> Vec<Relations>;
 }
 

@@ -39,7 +39,8 @@ const BEGIN: &str = "begin isolation level read committed; \
 /// Begins one whose prepared statements are not planned anew each time, which the database would do because it cannot know
 /// how little they read. Only for this transaction: a pooler may give the connection to somebody else afterwards.
 const BEGIN_PLANNED: &str = "begin isolation level read committed; \
-     set local idle_in_transaction_session_timeout = '30s'; set local plan_cache_mode = 'force_generic_plan'";
+     set local idle_in_transaction_session_timeout = '30s'; set local enable_seqscan = off; \
+     set local plan_cache_mode = 'force_generic_plan'";
 /// Largest batch for which a prepared statement is used. Its plan is made once for all, and must not be made for few rows
 /// and then used for thousands.
 const PREPARED_ROWS_MAX: usize = 64;
@@ -243,6 +244,15 @@ impl Database {
         }
         let session = self.transaction().await?;
         let (found, committed) = join(session.query(sql, params), session.commit()).await;
+        let found = found?;
+        committed?;
+        Ok(found)
+    }
+
+    /// As [`Database::query_often`], for a statement whose plan the database would make anew each time, or one that scans.
+    pub(super) async fn query_planned(&self, sql: &str, params: &[Param<'_>], rows: usize) -> Outcome<Vec<Row>> {
+        let session = self.transaction_often(rows).await?;
+        let (found, committed) = join(session.query_often(sql, params, rows), session.commit()).await;
         let found = found?;
         committed?;
         Ok(found)

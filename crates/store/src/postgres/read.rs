@@ -1,12 +1,12 @@
 //! Reading runs.
 
 use baton_core::{LeaseEnd, RunId};
-use bytes::Bytes;
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::PostgresStore;
 use super::params::params;
-use super::pool::Outcome;
+use super::pool::{Outcome, retried};
 use super::{rows, sql};
 use crate::{Attempt, Claimed, LeaseRef, Page, QueueId, RunFilter, RunRecord};
 
@@ -17,13 +17,13 @@ impl PostgresStore {
     }
 
     pub(super) async fn read_run(&self, run: RunId) -> Outcome<Option<RunRecord>> {
-        let rows = self.database.query(sql::READ_RUN, params![run.0]).await?;
-        let Some(row) = rows.first() else { return Ok(None) };
-        Ok(Some(RunRecord {
-            input: Bytes::from(row.try_get::<_, Vec<u8>>("input")?),
-            output: row.try_get::<_, Option<Vec<u8>>>("output")?.map(Bytes::from),
-            ..rows::record(row)?
-        }))
+        self.read_runs(&[run]).await?.first().map(rows::whole_record).transpose()
+    }
+
+    /// Rows of those of these runs that there are.
+    pub(super) async fn read_runs(&self, runs: &[RunId]) -> Outcome<Vec<Row>> {
+        let ids: Vec<Uuid> = runs.iter().map(|run| run.0).collect();
+        retried!(self.database.query_planned(sql::READ_RUNS, params![ids], ids.len()))
     }
 
     pub(super) async fn list_runs(&self, filter: &RunFilter, page: Page<RunId>) -> Outcome<Vec<RunRecord>> {

@@ -103,6 +103,15 @@ pub(super) fn claimed(row: &Row, slot: usize) -> Outcome<Claimed> {
     })
 }
 
+/// A run with its input and output.
+pub(super) fn whole_record(row: &Row) -> Outcome<RunRecord> {
+    Ok(RunRecord {
+        input: Bytes::from(row.try_get::<_, Vec<u8>>("input")?),
+        output: row.try_get::<_, Option<Vec<u8>>>("output")?.map(Bytes::from),
+        ..record(row)?
+    })
+}
+
 /// A run without its input and output.
 pub(super) fn record(row: &Row) -> Outcome<RunRecord> {
     let reason = row.try_get::<_, Option<i16>>("reason")?;

@@ -10,7 +10,7 @@ macro_rules! statements {
 }
 
 /// What runs all the time, and is prepared on every connection.
-pub(super) const OFTEN: [&str; 9] = [
+pub(super) const OFTEN: [&str; 10] = [
     SUBMIT_RUNS,
     CLAIM_AT_ONCE,
     OPEN_CLAIM,
@@ -20,6 +20,7 @@ pub(super) const OFTEN: [&str; 9] = [
     START_RUNS,
     RENEW_WORKERS,
     WRITE_STEPS,
+    READ_RUNS,
 ];
 
 statements! {
@@ -136,7 +137,7 @@ statements! {
     READ_NOW = "read_now.pg.sql";
     READ_POSITION = "read_position.pg.sql";
     READ_PUBLISHED = "read_published.pg.sql";
-    READ_RUN = "read_run.pg.sql";
+    READ_RUNS = "read_runs.pg.sql";
     READ_STATUSES = "read_statuses.pg.sql";
     READ_WORKER = "read_worker.pg.sql";
     REGISTER_WORKER = "register_worker.pg.sql";

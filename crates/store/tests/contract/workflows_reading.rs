@@ -14,6 +14,7 @@ contract!(
     completed_steps_are_copied_to_a_run_that_has_none,
     everything_is_there_after_a_restart,
     retention_leaves_nothing_behind,
+    several_are_read_in_the_order_asked_for,
     plain_runs_have_nothing_besides_themselves,
 );
 
@@ -175,6 +176,20 @@ async fn retention_leaves_nothing_behind(rig: Rig) {
     assert!(nothing.iter().all(|one| *one == Relations::default()), "{nothing:?}");
     assert_eq!(rig.deliver().await, Default::default());
     assert_eq!(rig.leave(signal(id, "go", Some("key"))).await, baton_store::MessageAnswer::Unknown);
+}
+
+async fn several_are_read_in_the_order_asked_for(rig: Rig) {
+    let (id, child) = rich(&rig).await;
+    let nobody = RunId::new(START, 5, 5);
+    let asked = [child, nobody, id, child];
+    let read = rig.store.workflows(&asked).await.unwrap();
+    assert_eq!(read.len(), asked.len());
+    for (run, read) in asked.iter().zip(read) {
+        let alone = rig.store.run(*run).await.unwrap();
+        let relations = rig.store.relations(&[*run]).await.unwrap().remove(0);
+        assert_eq!(read, alone.map(|record| (record, relations)), "{run}");
+    }
+    assert_eq!(rig.store.workflows(&[]).await.unwrap(), []);
 }
 
 async fn plain_runs_have_nothing_besides_themselves(rig: Rig) {

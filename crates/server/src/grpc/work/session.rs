@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use baton_proto::v1;
 use baton_store::LeaseRef;
-use futures_util::future::{BoxFuture, OptionFuture};
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -15,7 +15,7 @@ use tonic::{Status, Streaming};
 use super::super::error;
 use super::super::layer::Authenticated;
 use super::super::workers::{handed, heard, registered};
-use super::claims::{self, Source};
+use super::claims::{self, Polls, Source};
 use super::held::{Hands, lease_of};
 use super::hello::{self, Welcome};
 use super::mail::{self, Mail};
@@ -90,7 +90,7 @@ struct Session {
     /// Runs that came again before the answer to the report that had let go of them.
     early: Vec<Taken>,
     slots: u32,
-    claiming: Option<BoxFuture<'static, Result<Vec<Taken>, Error>>>,
+    polls: Polls,
     no_claim_before: Option<Instant>,
     full_pause: Duration,
     working: FuturesUnordered<BoxFuture<'static, Outcome>>,
@@ -128,7 +128,7 @@ impl Session {
             held,
             early: vec![],
             slots: 0,
-            claiming: None,
+            polls: Polls::default(),
             no_claim_before: None,
             full_pause: FULL_PAUSE_FIRST,
             working: FuturesUnordered::new(),
@@ -176,7 +176,7 @@ impl Session {
                     Err(status) => return Err(status),
                 },
                 Some(outcome) = self.working.next(), if !self.working.is_empty() => self.settle(outcome),
-                Some(taken) = OptionFuture::from(self.claiming.as_mut()), if self.claiming.is_some() => self.claimed(taken),
+                taken = self.polls.next(), if !self.polls.is_empty() => self.claimed(taken),
                 () = mailbox.bell.notified(), if !self.reading_mail => self.read_mail(mailbox.take()),
                 () = news.as_mut() => {
                     news.set(known.news.notified());
@@ -207,7 +207,7 @@ impl Session {
     }
 
     fn is_done(&self) -> bool {
-        let idle = self.working.is_empty() && self.claiming.is_none();
+        let idle = self.working.is_empty() && self.polls.is_empty();
         idle && (self.half_closed || self.leaving && self.held.is_empty())
     }
 
@@ -234,7 +234,7 @@ impl Session {
     /// No more runs. Those that were not sent go back.
     fn drain(&mut self) {
         self.draining = true;
-        self.claiming = None;
+        self.polls.withdraw();
         let unsent = self.take_unsent();
         if !unsent.is_empty() {
             let app = self.app.clone();
@@ -281,17 +281,19 @@ impl Session {
         self.report_bytes -= bytes;
     }
 
-    /// Parks a poll when there are slots and none is parked.
+    /// Parks polls for the slots that none waits for.
     fn claim(&mut self) {
         let ready = !self.draining && self.slots > 0 && self.no_claim_before.is_none();
-        if self.claiming.is_none() && ready && self.outbox.bytes() < OUTBOX_BYTES_MAX {
-            let (app, known, mailbox) = (self.app.clone(), self.known.clone(), self.mailbox.clone());
-            self.claiming = Some(Box::pin(claims::claim(app, known, self.source.clone(), mailbox, self.slots)));
+        if ready && self.outbox.bytes() < OUTBOX_BYTES_MAX {
+            let Session { app, known, mailbox, source, polls, .. } = self;
+            polls.park(self.slots, |room| {
+                let (app, known, mailbox) = (app.clone(), known.clone(), mailbox.clone());
+                Box::pin(claims::claim(app, known, source.clone(), mailbox, room))
+            });
         }
     }
 
     fn claimed(&mut self, taken: Result<Vec<Taken>, Error>) {
-        self.claiming = None;
         match taken {
             Ok(taken) if taken.is_empty() => self.no_claim_before = Some(Instant::now() + CLAIM_PAUSE),
             Ok(taken) => {
@@ -403,7 +405,7 @@ impl Session {
     /// Answers what has been begun.
     async fn finish(&mut self) {
         self.draining = true;
-        self.claiming = None;
+        self.polls.withdraw();
         while let Some(outcome) = self.working.next().await {
             self.settle(outcome);
         }

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use baton_core::{RunId, State};
 use baton_proto::CLAIM_WAIT_MS_MAX;
-use baton_store::{LaneName, Page, Relations, RunFilter, RunRecord, Scope, Step, StepAttempt};
+use baton_store::{LaneName, Page, Relations, RunFilter, RunRecord, Scope, Step, StepAttempt, Store};
 use tokio::time::Instant;
 
 use super::super::visible;
 use crate::auth::Caller;
+use crate::coalesce::Coalescer;
 use crate::{App, Error};
 
 /// How often a waiting caller's run is looked at when another server may end it.
@@ -39,11 +40,26 @@ pub struct WorkflowQuery {
     pub state: Option<State>,
 }
 
+/// What is known of a run: nothing, when there is none.
+pub(crate) type Known = Option<(RunRecord, Relations)>;
+
+/// Most runs that are read together: their inputs and outputs are in memory at once.
+pub(crate) const READ_BATCH: usize = 32;
+
+pub(crate) fn coalescer(store: Arc<dyn Store>) -> Coalescer<RunId, Known> {
+    Coalescer::start(READ_BATCH, None, move |runs: Vec<RunId>| {
+        let store = store.clone();
+        async move { Ok(store.workflows(&runs).await?) }
+    })
+}
+
 /// One workflow.
 pub async fn get(app: &App, caller: &Caller, run: RunId) -> Result<Workflow, Error> {
-    let record = visible(app, caller, Scope::Read, run).await?;
-    let relations = app.store.relations(&[run]).await?.pop().unwrap_or_default();
-    shown(app, record, relations).await
+    caller.has(Scope::Read)?;
+    let (record, relations) = app.reads.call_one(run).await?.ok_or_else(|| Error::no_run(run))?;
+    let workflow = shown(app, record, relations).await?;
+    caller.may(Scope::Read, &workflow.lane.namespace)?;
+    Ok(workflow)
 }
 
 /// One workflow, once it has ended or the wait is over. One that continued as another is followed.
@@ -56,13 +72,12 @@ pub async fn wait(app: &App, caller: &Caller, run: RunId, wait_ms: u64) -> Resul
         let ended = watch.notified();
         tokio::pin!(ended);
         ended.as_mut().enable();
-        let record = visible(app, caller, Scope::Read, run).await?;
+        let workflow = get(app, caller, run).await?;
         let over = Instant::now() >= deadline || app.stopping.is_cancelled();
-        if record.state.is_ended() || over {
-            let relations = app.store.relations(&[run]).await?.pop().unwrap_or_default();
-            match relations.continued_to {
+        if workflow.record.state.is_ended() || over {
+            match workflow.relations.continued_to {
                 Some(next) => run = next,
-                None => return shown(app, record, relations).await,
+                None => return Ok(workflow),
             }
             continue;
         }

@@ -19,8 +19,8 @@ use super::pool::retried;
 use crate::decide::Act;
 use crate::{
     Changes, ChildAnswer, ContinueAnswer, Delivered, Journal, LeaseRef, Message, MessageAnswer, NewChild, NewMessage,
-    NewRun, Page, Relations, Step, StepAnswer, StepAttempt, StepWrite, StoreResult, Submitted, SuspendAnswer,
-    Suspension, Verdict, Woken, Workflows,
+    NewRun, Page, Relations, RunRecord, Step, StepAnswer, StepAttempt, StepWrite, StoreResult, Submitted,
+    SuspendAnswer, Suspension, Verdict, Woken, Workflows,
 };
 
 #[async_trait]
@@ -99,6 +99,10 @@ impl Workflows for PostgresStore {
 
     async fn published(&self, run: RunId) -> StoreResult<Option<(Bytes, Millis)>> {
         self.database.within(self.read_published(run)).await
+    }
+
+    async fn workflows(&self, runs: &[RunId]) -> StoreResult<Vec<Option<(RunRecord, Relations)>>> {
+        self.database.within(self.read_workflows(runs)).await
     }
 
     async fn relations(&self, runs: &[RunId]) -> StoreResult<Vec<Relations>> {

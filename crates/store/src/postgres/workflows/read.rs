@@ -5,16 +5,17 @@ use std::collections::{BTreeSet, HashMap};
 use baton_core::{Millis, RunId, WorkerId};
 use bytes::Bytes;
 use futures_util::future::join;
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::super::PostgresStore;
 use super::super::params::params;
 use super::super::pool::Outcome;
-use super::super::rows::{epoch, run_id};
+use super::super::rows::{self, epoch, run_id};
 use super::super::sql;
 use super::inbox::list_news;
 use super::memory::{step_row, step_state};
-use crate::{Journal, Page, Relations, Step, StepAttempt};
+use crate::{Journal, Page, Relations, RunRecord, Step, StepAttempt};
 
 /// Stands before the first position and the first attempt.
 const NOTHING_YET: i32 = -1;
@@ -88,17 +89,29 @@ impl PostgresStore {
         Ok(Some((Bytes::from(row.try_get::<_, Vec<u8>>("payload")?), row.try_get("at")?)))
     }
 
+    pub(super) async fn read_workflows(&self, runs: &[RunId]) -> Outcome<Vec<Option<(RunRecord, Relations)>>> {
+        let mut found = HashMap::new();
+        for row in self.read_runs(runs).await? {
+            found.insert(run_id(&row, "run_id")?, (rows::whole_record(&row)?, relations(&row)?));
+        }
+        Ok(runs.iter().map(|run| found.get(run).cloned()).collect())
+    }
+
     pub(super) async fn find_relations(&self, runs: &[RunId]) -> Outcome<Vec<Relations>> {
         let ids: Vec<Uuid> = runs.iter().map(|run| run.0).collect();
         let mut found = HashMap::new();
         for row in self.database.query(sql::FIND_RELATIONS, params![ids]).await? {
-            let relations = Relations {
-                parent: row.try_get::<_, Option<Uuid>>("parent")?.map(RunId),
-                continued_to: row.try_get::<_, Option<Uuid>>("next")?.map(RunId),
-                cancel_requested: row.try_get("cancel_requested")?,
-            };
-            found.insert(run_id(&row, "run_id")?, relations);
+            found.insert(run_id(&row, "run_id")?, relations(&row)?);
         }
         Ok(runs.iter().map(|run| found.get(run).cloned().unwrap_or_default()).collect())
     }
+}
+
+/// What a run has to do with others.
+fn relations(row: &Row) -> Outcome<Relations> {
+    Ok(Relations {
+        parent: row.try_get::<_, Option<Uuid>>("parent")?.map(RunId),
+        continued_to: row.try_get::<_, Option<Uuid>>("next")?.map(RunId),
+        cancel_requested: row.try_get("cancel_requested")?,
+    })
 }

@@ -18,8 +18,8 @@ use super::{SqliteStore, end, statements};
 use crate::decide::Act;
 use crate::{
     Changes, ChildAnswer, ContinueAnswer, Delivered, Journal, LeaseRef, Message, MessageAnswer, NewChild, NewMessage,
-    NewRun, Page, Relations, Step, StepAnswer, StepAttempt, StepWrite, StoreResult, Submitted, SuspendAnswer,
-    Suspension, Verdict, Woken, Workflows,
+    NewRun, Page, Relations, RunRecord, Step, StepAnswer, StepAttempt, StepWrite, StoreResult, Submitted,
+    SuspendAnswer, Suspension, Verdict, Woken, Workflows,
 };
 
 /// Deletes what a workflow has besides its run.
@@ -136,6 +136,11 @@ impl Workflows for SqliteStore {
 
     async fn published(&self, run: RunId) -> StoreResult<Option<(Bytes, Millis)>> {
         self.read(move |sql| read::published(sql, run)).await
+    }
+
+    async fn workflows(&self, runs: &[RunId]) -> StoreResult<Vec<Option<(RunRecord, Relations)>>> {
+        let runs = runs.to_vec();
+        self.read(move |sql| runs.iter().map(|run| read::workflow(sql, *run)).collect()).await
     }
 
     async fn relations(&self, runs: &[RunId]) -> StoreResult<Vec<Relations>> {

@@ -7,7 +7,7 @@ use rusqlite::params;
 use super::super::connection::Sql;
 use super::super::{rows, statements};
 use super::{inbox, steps::step_row};
-use crate::{Journal, Page, Relations, Step, StepAttempt, StepState, StoreResult};
+use crate::{Journal, Page, Relations, RunRecord, Step, StepAttempt, StepState, StoreResult};
 
 pub(super) fn journal(sql: &Sql<'_>, run: RunId) -> StoreResult<Journal> {
     let steps = sql.rows(statements::LIST_JOURNAL, params![run.0.as_bytes()], |row| Ok(step_row(row)?.step()))?;
@@ -46,6 +46,11 @@ pub(super) fn attempts(
 
 pub(super) fn published(sql: &Sql<'_>, run: RunId) -> StoreResult<Option<(Bytes, Millis)>> {
     sql.row(statements::READ_PUBLISHED, params![run.0.as_bytes()], |row| Ok((rows::bytes(row, 0)?, row.get(1)?)))
+}
+
+pub(super) fn workflow(sql: &Sql<'_>, run: RunId) -> StoreResult<Option<(RunRecord, Relations)>> {
+    let Some(record) = super::super::read::run(sql, run)? else { return Ok(None) };
+    Ok(Some((record, relations(sql, run)?)))
 }
 
 pub(super) fn relations(sql: &Sql<'_>, run: RunId) -> StoreResult<Relations> {
