@@ -1,6 +1,7 @@
 //! The polls that wait at one queue, and the one claimer that serves them.
 
 use std::collections::{HashMap, HashSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use baton_store::{
     ClaimAnswer, ClaimRequest, ClaimSlot, Claimed, Clock, LaneId, LeaseRef, QueueId, SlotRefused, Store, StoreError,
     StoreResult,
 };
+use futures_util::FutureExt;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
@@ -226,7 +228,9 @@ impl Line {
         let slots: Vec<_> = offered.iter().map(|parked| parked.slot.clone()).collect();
         let limit = slots.iter().map(|slot| slot.room as usize).sum::<usize>().min(baton_store::CLAIM_RUNS_MAX);
         self.metrics.claim.calls.inc();
-        let answer = self.store.claim(ClaimRequest { queue: self.queue, slots, limit }).await;
+        // A panic must not be the end of the queue's only claimer.
+        let claim = AssertUnwindSafe(self.store.claim(ClaimRequest { queue: self.queue, slots, limit })).catch_unwind();
+        let answer = claim.await.unwrap_or_else(|_| Err(StoreError::Internal("a claim panicked".into())));
         let failed = answer.is_err();
         let loose = self.hand_out(offered, since, answer, Looked::Everywhere);
         self.tie_up(loose).await;
