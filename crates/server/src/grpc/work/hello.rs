@@ -1,5 +1,6 @@
 //! The first message of a stream: registers the worker, or goes on with a registration.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use baton_proto::{RegisteredWorker, v1};
@@ -75,7 +76,8 @@ async fn resume(
         lease_ttl_ms: settings.lease_ttl_ms,
         heartbeat_wait_ms: 0,
     };
-    let is_held = |lease: &LeaseRef| !answer.lost.contains(&lease.run.to_string());
+    let lost: HashSet<&str> = answer.lost.iter().map(String::as_str).collect();
+    let is_held = |lease: &LeaseRef| !lost.contains(lease.run.to_string().as_str());
     let held = leases.iter().filter(|(lease, _)| is_held(lease)).cloned().collect();
     let draining = known.status_within(std::time::Duration::MAX) == Some(WorkerStatus::Draining);
     Ok(Some(Welcome { known, registered, held, lost: answer.lost, draining }))
