@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton_store::{CLAIM_RUNS_MAX, ClaimSlot, LaneId, LaneName, LeaseRef, QueueId};
+use baton_core::Millis;
+use baton_store::{CLAIM_RUNS_MAX, ClaimSlot, Claimed, Journal, LaneId, LaneName, LeaseRef, QueueId};
 use tokio::time::Instant;
 
 use crate::inboxes::Mailbox;
 use crate::service;
-use crate::service::workflows::claim::{Taken, remembered, taken};
+use crate::service::workflows::claim::{Taken, may_remember, remembered, taken};
 use crate::workers::KnownWorker;
 use crate::{App, Error};
 
@@ -16,6 +17,11 @@ use crate::{App, Error};
 const PARKED: Duration = Duration::from_secs(3_600);
 /// Pause after what runs remember could not be read.
 const STORE_PAUSE: Duration = Duration::from_millis(200);
+
+/// Runs whose memories are read together at first; then twice as many, and so on.
+const JOURNALS_FIRST: usize = 8;
+/// Bytes of memories that are read for one claim. Nobody knows how much runs remember before it is read; when it is more, runs go back.
+const JOURNAL_BYTES_MAX: usize = 32 << 20;
 
 /// Where a stream's runs come from.
 #[derive(Clone, Debug)]
@@ -58,27 +64,53 @@ pub(super) async fn claim(
         start: false,
         lease_ms: None,
     };
-    let claimed = app.dispatcher.poll(source.queue, slot, Instant::now() + PARKED).await?;
+    let mut claimed = app.dispatcher.poll(source.queue, slot, Instant::now() + PARKED).await?;
     let runs: Vec<_> = claimed.iter().map(|run| LeaseRef { run: run.run, epoch: run.epoch }).collect();
-    let mut undelivered = Undelivered { app: app.clone(), runs };
+    let mut undelivered = Undelivered { app: app.clone(), mailbox: mailbox.clone(), runs };
     // Before their inboxes are read: a message between the two would reach nobody.
     app.inboxes.hold(undelivered.runs.iter().map(|lease| lease.run), &mailbox);
-    let remembered = loop {
-        match remembered(&app, &claimed).await {
-            Ok(remembered) => break remembered,
-            // They are this worker's by now: it gets them when the store can be reached again.
-            Err(Error::Unavailable) => tokio::time::sleep(STORE_PAUSE).await,
-            Err(error) => return Err(error),
-        }
-    };
+    let remembered = read(&app, &mut claimed).await?;
+    drop(Undelivered { app: app.clone(), mailbox, runs: undelivered.runs.split_off(claimed.len()) });
     let taken = taken(&app, claimed, remembered).await?;
     undelivered.runs.clear();
     Ok(taken)
 }
 
+/// What runs remember, a few at a time: many that remember much must not fill the memory together. Leaves out those for which there is no room.
+async fn read(app: &App, claimed: &mut Vec<Claimed>) -> Result<(Vec<Journal>, Millis), Error> {
+    let (mut journals, mut now, mut bytes, mut done, mut together) = (Vec::new(), 0, 0, 0, JOURNALS_FIRST);
+    while done < claimed.len() && bytes < JOURNAL_BYTES_MAX {
+        let mut left = together;
+        let fits = |run: &&Claimed| {
+            left -= usize::from(may_remember(run));
+            left > 0
+        };
+        let end = claimed.len().min(done + claimed[done..].iter().take_while(fits).count() + 1);
+        let (some, at) = patiently(app, &claimed[done..end]).await?;
+        bytes += some.iter().map(Journal::bytes).sum::<usize>();
+        journals.extend(some);
+        (now, done) = (at, end);
+        let average = bytes / journals.len().max(1);
+        together = (2 * together).min(JOURNAL_BYTES_MAX.saturating_sub(bytes) / average.max(1) + 1);
+    }
+    claimed.truncate(done);
+    Ok((journals, now))
+}
+
+async fn patiently(app: &App, claimed: &[Claimed]) -> Result<(Vec<Journal>, Millis), Error> {
+    loop {
+        match remembered(app, claimed).await {
+            // They are this worker's by now: it gets them when the store can be reached again.
+            Err(Error::Unavailable) => tokio::time::sleep(STORE_PAUSE).await,
+            other => return other,
+        }
+    }
+}
+
 /// Runs that were claimed and have not reached the stream.
 struct Undelivered {
     app: App,
+    mailbox: Arc<Mailbox>,
     runs: Vec<LeaseRef>,
 }
 
@@ -86,6 +118,7 @@ impl Drop for Undelivered {
     fn drop(&mut self) {
         let runs = std::mem::take(&mut self.runs);
         if !runs.is_empty() {
+            self.app.inboxes.let_go(runs.iter().map(|lease| lease.run), &self.mailbox);
             let app = self.app.clone();
             tokio::spawn(async move { give_back(&app, runs).await });
         }
