@@ -210,7 +210,7 @@ pub fn write(
     let begun = known.filter(|known| !known.waits_for_attempt());
     let mine = begun.filter(|known| kind != StepKind::Step || known.writer.epoch == writer.epoch);
     let began = |took_ms: Millis| mine.map_or(now.saturating_sub(took_ms.max(0)), |known| known.begun_at);
-    let this_attempt = if mine.is_some() { before } else { before + 1 };
+    let this_attempt = if mine.is_some() { before } else { before.saturating_add(1) };
     let fresh = Remembered {
         kind,
         name: name.to_owned(),

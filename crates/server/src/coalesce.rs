@@ -1,11 +1,13 @@
 //! Merges concurrent calls into batches with no added delay: while one batch is at the store, the next gathers.
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use baton_core::RunId;
 use baton_store::{Beat, Completion, LeaseRef, Submission};
 use bytes::Bytes;
+use futures_util::FutureExt;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::Error;
@@ -89,7 +91,9 @@ impl<T: Item + Send + 'static, R: Send + 'static> Coalescer<T, R> {
                     shares.push((next.items.len(), next.answer));
                     items.extend(next.items);
                 }
-                answer(run(items).await, shares);
+                // A panic is the end of this batch, not of the verb: whoever calls later is served all the same.
+                let result = AssertUnwindSafe(run(items)).catch_unwind().await;
+                answer(result.unwrap_or(Err(Error::Internal)), shares);
             }
         });
         Coalescer { calls: sender }
@@ -99,7 +103,7 @@ impl<T: Item + Send + 'static, R: Send + 'static> Coalescer<T, R> {
     pub async fn call(&self, items: Vec<T>) -> Result<Vec<R>, Error> {
         let (answer, answered) = oneshot::channel();
         self.calls.send(Call { items, answer }).await.map_err(|_| Error::Stopping)?;
-        // The task drops the answer only when it panicked or the runtime goes down.
+        // The task drops the answer only when the runtime goes down.
         answered.await.unwrap_or(Err(Error::Internal))
     }
 
@@ -204,5 +208,15 @@ mod tests {
         let coalescer = Coalescer::start(10, None, |_: Vec<()>| async { Err::<Vec<()>, _>(Error::DiskFull) });
         let (one, two) = tokio::join!(coalescer.call_one(()), coalescer.call_one(()));
         assert_eq!((one, two), (Err(Error::DiskFull), Err(Error::DiskFull)));
+    }
+
+    #[tokio::test]
+    async fn a_panic_ends_its_batch_and_not_the_verb() {
+        let coalescer = Coalescer::start(10, None, |items: Vec<u32>| async move {
+            assert_ne!(items, [13], "unlucky");
+            Ok(items)
+        });
+        assert_eq!(coalescer.call_one(13).await, Err(Error::Internal));
+        assert_eq!(coalescer.call_one(1).await, Ok(1));
     }
 }

@@ -1,5 +1,5 @@
 -- Finds schedules whose time has come, and those whose waiting fire can start because the run before it has ended. There is always a row,
--- with the time and the time of the next one.
+-- with the time and the time of the next one. A workflow that continued as another lives as long as that one does.
 with clock as materialized (select coalesce($1::bigint, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now),
 due as (
     select 0 as turn, schedules.* from clock cross join lateral (
@@ -8,7 +8,13 @@ due as (
     union all
     select 1 as turn, schedules.* from (
         select * from schedules
-        where buffered_at is not null and not exists (select 1 from live where live.run_id = schedules.last_run)
+        where buffered_at is not null and not exists (
+            with recursive line (run_id) as (
+                select schedules.last_run
+                union all
+                select after.next from line cross join lateral (
+                    select continued.next from continued where continued.run_id = line.run_id limit 1) after)
+            select 1 from line where (select 1 from live where live.run_id = line.run_id limit 1) is not null)
         order by schedule_no limit $2
     ) schedules
 )

@@ -8,3 +8,4 @@ with untaken as materialized (
 update inbox set run_id = $2::uuid, number = untaken.place
 from untaken
 where inbox.run_id = $1 and inbox.number = untaken.number
+returning inbox.number

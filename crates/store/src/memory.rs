@@ -46,7 +46,7 @@ impl StepRow {
     fn attempt(&self, state: StepState, ended_at: Option<Millis>) -> StepAttempt {
         StepAttempt {
             position: self.position,
-            attempt: self.earlier + self.rules.attempts,
+            attempt: self.earlier.saturating_add(self.rules.attempts),
             name: self.rules.name.clone(),
             epoch: self.rules.writer.epoch,
             worker: self.worker,
@@ -178,7 +178,7 @@ pub(crate) fn place(
     Ok(match known {
         None => empty,
         Some(known) if known.rules.is_forgotten(holder.writer.failures) => {
-            StepRow { earlier: known.earlier + known.rules.attempts, ..empty }
+            StepRow { earlier: known.earlier.saturating_add(known.rules.attempts), ..empty }
         }
         Some(known) => StepRow { rules: empty.rules, worker: holder.worker, ..known.clone() },
     })

@@ -313,6 +313,17 @@ pub struct Journal {
     pub messages: Vec<Message>,
 }
 
+impl Journal {
+    /// About how many bytes it holds.
+    pub fn bytes(&self) -> usize {
+        let of = |payload: &Option<Bytes>, error: &Option<String>| {
+            payload.as_ref().map_or(0, Bytes::len) + error.as_ref().map_or(0, String::len)
+        };
+        let steps: usize = self.steps.iter().map(|step| of(&step.output, &step.error)).sum();
+        steps + self.messages.iter().map(|message| of(&message.payload, &message.error)).sum::<usize>()
+    }
+}
+
 /// What a workflow run has to do with others.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Relations {

@@ -18,6 +18,8 @@ use crate::workflow::mailbox::{Event, Mailbox, Outbox};
 const MESSAGE_REPORTS_MAX: usize = 1_000;
 /// Bytes of payload of one message; the report that goes beyond is its last.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// Bytes of one report. The server keeps much less, but would cut the stream before it could say so, again and again, and with it all runs of the worker.
+const REPORT_BYTES_MAX: usize = 16 << 20;
 /// Waits before a report is repeated that was refused for reasons that pass.
 const AGAIN_FIRST: Duration = Duration::from_millis(100);
 const AGAIN_LONGEST: Duration = Duration::from_secs(5);
@@ -254,14 +256,29 @@ impl Link {
 
 impl Outbox for Link {
     fn send(&self, mailbox: &Arc<Mailbox>, reports: Vec<(u64, report::What)>) {
+        let mut too_large = Vec::new();
         let mut state = self.lock();
         for (number, what) in reports {
+            if payload_bytes(&what) > REPORT_BYTES_MAX {
+                too_large.push(number);
+                continue;
+            }
             state.last_number += 1;
             let last = state.last_number;
             state.unanswered.insert(last, Unanswered { what, mailbox: mailbox.clone(), number, tries: 0 });
             state.queue.push_back(last);
         }
         state.wake();
+        drop(state);
+        // In the words of the server, which never sees them.
+        for number in too_large {
+            let error = v1::ReportError {
+                code: tonic::Code::ResourceExhausted as u32,
+                reason: "TOO_LARGE".into(),
+                message: format!("a payload may be at most {REPORT_BYTES_MAX} bytes on its way to the server"),
+            };
+            mailbox.put(Event::Answer { number, what: report_answer::What::Error(error) });
+        }
     }
 }
 
@@ -351,7 +368,9 @@ fn payload_bytes(what: &report::What) -> usize {
         What::StartChild(report) => report.start.as_ref().map_or(0, |start| start.input.len()),
         What::FailStep(report) => report.error.len(),
         What::FailWorkflow(report) => report.error.len(),
-        What::Suspend(_) | What::CancelledWorkflow(_) | What::GiveBack(_) => 0,
+        What::CancelledWorkflow(report) => report.message.len(),
+        What::GiveBack(report) => report.reason.len(),
+        What::Suspend(_) => 0,
     }
 }
 
@@ -387,6 +406,22 @@ mod tests {
         assert!(requests.next().await.is_none(), "the stream before is over");
         let second = requests_after.next().await.unwrap();
         assert_eq!(second.reports.iter().map(|report| report.number).collect::<Vec<_>>(), [2]);
+    }
+
+    #[tokio::test]
+    async fn a_report_that_would_cut_the_stream_is_refused_here() {
+        let link = Arc::new(Link::new(1));
+        let mailbox = link.hold("r", "l");
+        let mut requests = link.open(v1::Hello::default());
+        let output = vec![b'1'; REPORT_BYTES_MAX + 1].into();
+        let large = report::What::CompleteStep(v1::CompleteStepRequest { output, ..Default::default() });
+        link.send(&mailbox, vec![(7, large), (8, report())]);
+        assert_eq!(requests.next().await.unwrap().reports.len(), 1, "the other one is sent");
+        let events = mailbox.take(futures_util::task::noop_waker_ref());
+        let [Event::Answer { number: 7, what: report_answer::What::Error(error) }] = &events[..] else {
+            panic!("{events:?}");
+        };
+        assert_eq!(error.reason, "TOO_LARGE");
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,11 +9,15 @@ use tokio::time::Instant;
 use super::WorkflowError;
 use super::answers::Flight;
 use super::driver::{Driver, Finished, Stage, Turn};
-use super::state::{Fatal, Outgoing, Purpose, State};
+use super::state::{Fatal, Outgoing, Purpose, State, bounded, cut};
 use super::time::duration;
 
 /// Between two writes whose order matters. The times of writing are in milliseconds.
 const SPACING: Duration = Duration::from_millis(1);
+/// Longest text that the server keeps of an error.
+const ERROR_BYTES_MAX: usize = 16 * 1024;
+/// Longest time that an attempt may be put off.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(365 * 24 * 3_600);
 /// The position of reports that are about no position.
 const NOWHERE: u32 = u32::MAX;
 
@@ -69,7 +73,7 @@ impl Driver {
 
     pub(super) fn give_back(&mut self, reason: String) {
         let (run_id, lease) = (self.shared.info.run_id.clone(), self.shared.info.lease.clone());
-        let report = v1::GiveBackWorkflowRequest { run_id, lease, reason };
+        let report = v1::GiveBackWorkflowRequest { run_id, lease, reason: fit(reason) };
         self.end(report::What::GiveBack(report), Finished::GivenBack);
     }
 
@@ -91,7 +95,7 @@ impl Driver {
                 self.end(report::What::CompleteWorkflow(report), Finished::Completed);
             }
             Err(error) if told => {
-                let report = v1::CancelledWorkflowRequest { run_id, lease, message: error.to_string() };
+                let report = v1::CancelledWorkflowRequest { run_id, lease, message: fit(error.to_string()) };
                 self.end(report::What::CancelledWorkflow(report), Finished::Failed);
             }
             Err(WorkflowError::ContinueAsNew(next)) => {
@@ -103,10 +107,10 @@ impl Driver {
                 let report = v1::FailWorkflowRequest {
                     run_id,
                     lease,
-                    error: error.to_string(),
-                    code: error.code().to_owned(),
+                    error: fit(error.to_string()),
+                    code: fit_code(error.code()),
                     non_retryable: self.undone || !error.is_retryable(),
-                    not_before: error.retry_after().map(duration),
+                    not_before: error.retry_after().map(|after| duration(fit_retry(after))),
                 };
                 self.end(report::What::FailWorkflow(report), Finished::Failed);
             }
@@ -119,11 +123,29 @@ impl Driver {
         let report = v1::FailWorkflowRequest {
             run_id: self.shared.info.run_id.clone(),
             lease: self.shared.info.lease.clone(),
-            error: fatal.message,
+            error: fit(fatal.message),
             code: fatal.code.into(),
             non_retryable: true,
             not_before: None,
         };
         self.end(report::What::FailWorkflow(report), Finished::Failed);
     }
+}
+
+// A failure that the server refuses could not be reported at all: the run would be given back and tried again for ever. So whatever a
+// workflow says of its error is made to fit.
+
+/// What the server keeps of a text.
+pub(super) fn fit(text: String) -> String {
+    cut(text, ERROR_BYTES_MAX)
+}
+
+/// A code that the server takes.
+pub(super) fn fit_code(code: &str) -> String {
+    bounded(code.chars().filter(|letter| !letter.is_control()).collect())
+}
+
+/// A pause that the server grants.
+pub(super) fn fit_retry(after: Duration) -> Duration {
+    after.min(RETRY_AFTER_MAX)
 }

@@ -316,13 +316,18 @@ impl State {
 }
 
 /// Makes a name that was put together fit.
-pub(crate) fn bounded(mut name: String) -> String {
-    let mut end = name.len().min(NAME_BYTES_MAX);
-    while !name.is_char_boundary(end) {
+pub(crate) fn bounded(name: String) -> String {
+    cut(name, NAME_BYTES_MAX)
+}
+
+/// Cuts a text that is longer.
+pub(crate) fn cut(mut text: String, bytes_max: usize) -> String {
+    let mut end = text.len().min(bytes_max);
+    while !text.is_char_boundary(end) {
         end -= 1;
     }
-    name.truncate(end);
-    name
+    text.truncate(end);
+    text
 }
 
 /// Reads what was remembered or sent. Nothing is the same as `null`.

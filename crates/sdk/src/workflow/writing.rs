@@ -6,6 +6,7 @@ use baton_proto::v1::{self, StepKind, report};
 use bytes::Bytes;
 
 use super::StepError;
+use super::reports::{fit, fit_code, fit_retry};
 use super::state::{Outgoing, Phase, Purpose, Shared, State};
 use super::time::duration;
 
@@ -38,11 +39,12 @@ impl Shared {
     /// The report of an attempt that failed.
     pub(crate) fn failure(&self, position: u32, name: &str, error: StepError, attempt: u32) -> Outgoing {
         let StepError { message, code, retryable, retry_after } = error;
+        let (message, code) = (fit(message), fit_code(&code));
         let what = report::What::FailStep(v1::FailStepRequest {
             error: message.clone(),
             code: code.clone(),
             non_retryable: !retryable,
-            not_before: retry_after.map(duration),
+            not_before: retry_after.map(|after| duration(fit_retry(after))),
             ..self.fail_request(position, name, attempt)
         });
         Outgoing { position, purpose: Purpose::Failed { message, code, attempts: attempt }, what }

@@ -1,6 +1,7 @@
 //! The polls that wait at one queue, and the one claimer that serves them.
 
 use std::collections::{HashMap, HashSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use baton_store::{
     ClaimAnswer, ClaimRequest, ClaimSlot, Claimed, Clock, LaneId, LeaseRef, QueueId, SlotRefused, Store, StoreError,
     StoreResult,
 };
+use futures_util::FutureExt;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
@@ -236,7 +238,9 @@ impl Line {
         };
         let limit = slots.iter().map(|slot| slot.room as usize).sum::<usize>().min(most);
         self.metrics.claim.calls.inc();
-        let answer = self.store.claim(ClaimRequest { queue: self.queue, slots, limit }).await;
+        // A panic must not be the end of the queue's only claimer.
+        let claim = AssertUnwindSafe(self.store.claim(ClaimRequest { queue: self.queue, slots, limit })).catch_unwind();
+        let answer = claim.await.unwrap_or_else(|_| Err(StoreError::Internal("a claim panicked".into())));
         if let Ok(answer) = &answer {
             self.trickles.store(!answer.more && answer.claimed.len() < FEW, Ordering::Relaxed);
         }

@@ -2,7 +2,7 @@
 
 use baton_core::{Millis, RunId, State, rate};
 use baton_proto::{Explanation, Holder, Time, WaitReason};
-use baton_store::{Page, Queue, RunRecord, Scope, Worker, WorkerFilter, WorkerStatus};
+use baton_store::{FOR_GOOD, Page, Queue, RunRecord, Scope, Worker, WorkerFilter, WorkerStatus};
 
 use super::visible;
 use crate::auth::Caller;
@@ -109,7 +109,10 @@ fn reasons(
 ) -> Vec<WaitReason> {
     let mut reasons = Vec::new();
     let mut because = |code: &str, message: String| reasons.push(WaitReason { code: code.into(), message });
-    if record.due_at > now {
+    if record.due_at >= FOR_GOOD {
+        let what = "It waits for a message: a signal, the end of a child, or a request to cancel.";
+        because("waits_for_message", what.to_owned());
+    } else if record.due_at > now {
         let what = match record.state {
             State::Sleeping => "It sleeps",
             _ if record.failures > 0 => "Its next attempt is due",

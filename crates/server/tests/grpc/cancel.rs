@@ -93,7 +93,35 @@ async fn no_grace_ends_it_at_once(on: On) {
     assert_eq!(refusal(rig.client.complete_step(step(&run, 0, "s", "1")).await).1, "LEASE_LOST");
 }
 
+fn continued(run: &v1::PollActivityResponse) -> v1::ContinueAsNewRequest {
+    v1::ContinueAsNewRequest { run_id: run.run_id.clone(), lease: run.lease.clone(), input: "1".into() }
+}
+
+async fn a_workflow_that_continued_is_followed(on: On) {
+    let mut rig = Rig::start(on).await;
+    for grace in [Some(Duration::ZERO), None] {
+        let (_, run) = rig.held().await;
+        let next = rig.client.continue_as_new(continued(&run)).await.unwrap().into_inner().run_id;
+        let state = rig.client.cancel_workflow_run(cancel(&run.run_id, grace)).await.unwrap().into_inner().state();
+        assert_eq!(state, RunState::Cancelled, "nobody has begun its successor, grace {grace:?}");
+        assert_eq!(rig.state(&next).await, RunState::Cancelled);
+    }
+}
+
+async fn a_request_to_cancel_that_moved_on_comes_with_the_first_claim(on: On) {
+    let mut rig = Rig::start(on).await;
+    let (worker, run) = rig.held().await;
+    rig.client.cancel_workflow_run(cancel(&run.run_id, None)).await.unwrap();
+    // It went on before it heard of it.
+    let next = rig.client.continue_as_new(continued(&run)).await.unwrap().into_inner().run_id;
+    let taken = rig.poll(&worker).await;
+    let kinds: Vec<_> = taken.messages.iter().map(v1::Message::kind).collect();
+    assert_eq!((&taken.run_id, kinds), (&next, vec![MessageKind::Cancel]));
+}
+
 on_both!(
+    a_workflow_that_continued_is_followed,
+    a_request_to_cancel_that_moved_on_comes_with_the_first_claim,
     a_workflow_nobody_has_begun_ends_at_once,
     a_held_workflow_hears_of_it_cleans_up_and_says_so,
     a_sleeping_workflow_is_woken_to_clean_up,

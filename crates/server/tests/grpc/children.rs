@@ -1,11 +1,11 @@
 //! Workflows that start workflows.
 
-use baton_proto::v1;
 use baton_proto::v1::{MessageKind, RunState, StepKind};
+use baton_proto::{ChangeNamespace, v1};
 use tonic::Code;
 
 use crate::harness::{On, eventually, on_both};
-use crate::rig::{Rig, field, refusal, suspension};
+use crate::rig::{Rig, field, order, refusal, suspension};
 
 fn child(run: &v1::PollActivityResponse, position: u32) -> v1::StartChildRequest {
     let start = v1::StartWorkflowRequest { workflow_type: "child".into(), input: "1".into(), ..Default::default() };
@@ -76,7 +76,39 @@ async fn what_is_wrong_with_a_child_is_named(on: On) {
     assert_eq!(refusal(rig.client.start_child(child(&run, 1)).await), (Code::FailedPrecondition, "DIVERGED".into()));
 }
 
+/// Parents that wait for room would keep the room they wait for.
+async fn children_are_taken_where_nothing_else_is(on: On) {
+    let mut rig = Rig::start(on).await;
+    let (_, run) = rig.held().await;
+    let limits = ChangeNamespace { live_runs_max: Some(Some(1)), ..ChangeNamespace::default() };
+    rig.server.client.change_namespace("default", &limits).await.unwrap();
+    let refused = refusal(rig.client.start_workflow(order()).await);
+    assert_eq!(refused, (Code::ResourceExhausted, "NAMESPACE_LIMIT".into()));
+    let first = rig.client.start_child(child(&run, 0)).await.unwrap().into_inner().run_id;
+    rig.server.client.disable_namespace("default", "maintenance").await.unwrap();
+    assert_eq!(refusal(rig.client.start_workflow(order()).await).1, "NAMESPACE_DISABLED");
+    let again = rig.client.start_child(child(&run, 0)).await.unwrap().into_inner().run_id;
+    assert_eq!(again, first);
+    rig.client.start_child(child(&run, 1)).await.unwrap();
+}
+
+async fn a_child_elsewhere_is_found_again_where_nothing_new_is_taken(on: On) {
+    let mut rig = Rig::start(on).await;
+    let (_, run) = rig.held().await;
+    let elsewhere = |position| {
+        let mut child = child(&run, position);
+        child.start.as_mut().unwrap().namespace_id = "elsewhere".into();
+        child
+    };
+    let first = rig.client.start_child(elsewhere(3)).await.unwrap().into_inner().run_id;
+    rig.server.client.disable_namespace("elsewhere", "maintenance").await.unwrap();
+    assert_eq!(rig.client.start_child(elsewhere(3)).await.unwrap().into_inner().run_id, first);
+    assert_eq!(refusal(rig.client.start_child(elsewhere(4)).await).1, "NAMESPACE_DISABLED");
+}
+
 on_both!(
+    children_are_taken_where_nothing_else_is,
+    a_child_elsewhere_is_found_again_where_nothing_new_is_taken,
     a_parent_hears_of_the_end_of_its_child,
     the_end_of_a_parent_cancels_its_children,
     what_is_wrong_with_a_child_is_named,

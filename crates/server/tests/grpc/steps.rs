@@ -67,6 +67,11 @@ async fn a_failed_step_is_tried_again_by_its_policy(on: On) {
     let first = rig.client.fail_step(failed_step(&run, 0, 1)).await.unwrap().into_inner();
     assert!(first.retry && first.retry_at.is_some());
     assert_eq!(first.retry_after.map(|after| after.seconds), Some(3));
+    // Attempts are added up when the run is retried: the sum has to stay a number.
+    for wrong in [0, 1_000_001, u32::MAX] {
+        let refused = refusal(rig.client.fail_step(failed_step(&run, 0, wrong)).await);
+        assert_eq!(refused.0, Code::InvalidArgument, "attempt {wrong}");
+    }
     let same = rig.client.fail_step(failed_step(&run, 0, 1)).await.unwrap().into_inner();
     assert_eq!((same.retry, same.retry_at), (true, first.retry_at), "the same failure again");
     let last = rig.client.fail_step(failed_step(&run, 0, 2)).await.unwrap().into_inner();

@@ -1,5 +1,6 @@
 //! The stream of a worker.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use baton_proto::v1;
@@ -126,6 +127,34 @@ async fn a_batch_of_reports_is_one_call_to_the_store(on: On) {
     assert_eq!((steps.get() - before.0, ends.get() - before.1), (1, 1));
 }
 
+/// Each is claimed once its memory is read; those for which there is no room go back, and come a moment later.
+async fn runs_that_remember_much_do_not_come_all_at_once(on: On) {
+    const RUNS: usize = 12;
+    const STEPS: u32 = 2;
+    let mut rig = Rig::start(on).await;
+    let register = v1::RegisterWorkerRequest { max_concurrent: 100, ..worker() };
+    let (mut stream, _) = rig.work(v1::Hello { register: Some(register), ..hello() }).await;
+    let mut expected = BTreeSet::new();
+    for _ in 0..RUNS {
+        expected.insert(rig.begin().await);
+    }
+    stream.grant(RUNS as u32).await;
+    let large = format!("\"{}\"", "x".repeat(1_800_000));
+    for run in stream.runs(RUNS).await {
+        for position in 0..STEPS {
+            rig.complete_step(&run, position, "large", &large).await;
+        }
+        rig.client.suspend(sleep(&run, STEPS, Duration::from_secs(5))).await.unwrap();
+    }
+    rig.server.clock.advance(5_000);
+    let before = rig.server.app.metrics.give_back.runs.get();
+    stream.grant(RUNS as u32).await;
+    let back = stream.runs(RUNS).await;
+    assert!(back.iter().all(|run| run.steps.len() == STEPS as usize + 1));
+    assert_eq!(back.into_iter().map(|run| run.run_id).collect::<BTreeSet<_>>(), expected);
+    assert!(rig.server.app.metrics.give_back.runs.get() > before, "all were in memory together");
+}
+
 async fn messages_for_held_runs_are_pushed_at_once(on: On) {
     let mut rig = Rig::start(on).await;
     let (mut stream, _) = rig.work(hello()).await;
@@ -234,6 +263,7 @@ on_both!(
     runs_are_pushed_as_slots_are_granted,
     every_report_is_answered_under_its_number,
     a_batch_of_reports_is_one_call_to_the_store,
+    runs_that_remember_much_do_not_come_all_at_once,
     messages_for_held_runs_are_pushed_at_once,
     a_run_that_wakes_comes_back_on_the_stream,
     lost_leases_and_drain_are_pushed_at_once,

@@ -57,6 +57,18 @@ async fn a_registration_that_is_over_is_made_anew(on: On) {
     assert_eq!(stream.run().await.run_id, run.run_id);
 }
 
+async fn leases_of_another_installation_are_lost_and_no_reason_to_refuse_the_worker(on: On) {
+    let mut rig = Rig::start(on).await;
+    let (_, run) = rig.held().await;
+    let foreign = v1::RunLease { lease: "given by a server that stood here before".into(), ..lease(&run) };
+    let odd = v1::RunLease { run_id: "odd".into(), ..foreign.clone() };
+    let (mut stream, _) = rig.work(again("", vec![foreign, odd])).await;
+    assert_eq!(stream.heartbeat().await.lost, [run.run_id.as_str(), "odd"]);
+    let id = rig.begin().await;
+    stream.grant(1).await;
+    assert_eq!(stream.run().await.run_id, id);
+}
+
 async fn a_second_stream_takes_over(on: On) {
     let mut rig = Rig::start(on).await;
     let (mut old, registered) = rig.work(hello()).await;
@@ -186,6 +198,7 @@ fn next_report(run: &v1::PollActivityResponse, position: u32) -> What {
 on_both!(
     a_worker_goes_on_with_what_it_holds_and_the_rest_goes_back,
     a_registration_that_is_over_is_made_anew,
+    leases_of_another_installation_are_lost_and_no_reason_to_refuse_the_worker,
     a_second_stream_takes_over,
     a_server_that_stops_ends_its_streams,
     half_closing_is_answered_to_the_end,

@@ -6,7 +6,7 @@ use baton_store::{
     Due, Fire, FireAnswer, FireKind, FireRun, Idempotency, NewRun, NewSchedule, Page, Schedule, ScheduleChange,
 };
 
-use crate::rig::{Rig, START, contract, done, once, run};
+use crate::rig::{Rig, START, contract, done, lease, once, run};
 use crate::schedules::{made, new_schedule};
 
 contract!(
@@ -15,6 +15,7 @@ contract!(
     of_many_servers_one_fires,
     skipped_fires_wait_for_nobody,
     one_fire_waits_for_the_end_of_the_run_before_it,
+    a_run_that_continues_as_another_is_still_the_run_before,
     a_fire_that_cancels_overtakes_those_before_it,
     runs_with_keys_of_their_own_are_placed_fairly,
     a_run_with_a_timeout_has_a_deadline,
@@ -154,6 +155,27 @@ async fn one_fire_waits_for_the_end_of_the_run_before_it(rig: Rig) {
     assert_eq!(second.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [2]);
     assert_eq!((shown(&rig).await.buffered_at, shown(&rig).await.last_run), (None, Some(second[0].1)));
     assert!(!rig.store.due_schedules(10).await.unwrap().is_waiting);
+}
+
+async fn a_run_that_continues_as_another_is_still_the_run_before(rig: Rig) {
+    made(&rig, new_schedule("default", "a")).await;
+    fired(&rig, Overlap::BufferOne, &[1]).await;
+    let (lane, worker) = (rig.lane(KIND).await, rig.worker("w").await);
+    for _ in 0..3 {
+        let claimed = rig.claim(worker, lane, 1).await;
+        rig.store.continue_as_new(lease(&claimed[0]), run(lane), crate::rig::dice()).await.unwrap();
+    }
+    assert_eq!(fired(&rig, Overlap::Skip, &[2]).await, []);
+    assert_eq!(fired(&rig, Overlap::BufferOne, &[3]).await, []);
+    let may_start = async || rig.store.due_schedules(10).await.unwrap().due.iter().any(|due| due.next_at.is_none());
+    let seen = shown(&rig).await;
+    let change = ScheduleChange { next_at: None, ..ScheduleChange::of(&seen) };
+    rig.store.change_schedule(seen.number, seen.revision, change).await.unwrap().unwrap();
+    assert!(!may_start().await, "its successor lives");
+    let claimed = rig.claim(worker, lane, 1).await;
+    rig.complete(lease(&claimed[0])).await;
+    assert!(may_start().await);
+    assert_eq!(fired(&rig, Overlap::BufferOne, &[]).await.len(), 1);
 }
 
 async fn a_fire_that_cancels_overtakes_those_before_it(rig: Rig) {

@@ -18,6 +18,7 @@ contract!(
     several_writes_of_one_run_in_one_batch_are_applied_in_order,
     a_step_is_tried_again_by_its_policy_and_its_attempts_are_kept,
     a_step_that_failed_for_good_is_forgotten_when_the_run_is_retried,
+    attempts_that_cannot_be_counted_break_nothing,
     an_attempt_that_was_lost_with_its_lease_stays_visible,
     positions_have_a_limit,
     a_large_batch_of_many_runs_is_written_at_once,
@@ -193,6 +194,17 @@ async fn a_step_that_failed_for_good_is_forgotten_when_the_run_is_retried(rig: R
     assert_eq!((paid.state, paid.attempts), (StepState::Completed, 2));
     let attempts = rig.step_attempts(lease.run, Some(1)).await;
     assert_eq!(shape(&attempts), [(1, 1, StepState::Failed), (1, 2, StepState::Failed), (1, 3, StepState::Completed)]);
+}
+
+async fn attempts_that_cannot_be_counted_break_nothing(rig: Rig) {
+    let lane = rig.lane("flow").await;
+    let (_, lease) = rig.held(run(lane)).await;
+    written(rig.write(fails(lease, 0, "pay", u32::MAX, 1)).await);
+    assert_eq!(rig.fail(lease, error()).await, done(State::Pending));
+    rig.clock.advance(10_000);
+    let second = rig.claim_again(lane).await;
+    let again = written(rig.write(fails(second, 0, "pay", 1, 1)).await);
+    assert_eq!((again.state, again.attempts), (StepState::Failed, 1));
 }
 
 async fn an_attempt_that_was_lost_with_its_lease_stays_visible(rig: Rig) {

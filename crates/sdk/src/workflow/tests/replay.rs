@@ -331,3 +331,31 @@ async fn what_is_too_large_to_be_kept_fails_the_step_or_the_run() {
     let End::Failed { error, retryable, .. } = fake.play().await else { panic!() };
     assert!(!retryable && error.contains("2 MiB at most"), "{error}");
 }
+
+/// As the server: what it refuses could never be reported, and the run would be given back and tried again for ever.
+#[tokio::test(start_paused = true)]
+async fn whatever_an_error_says_it_can_be_reported() {
+    fn refuse(what: &report::What) -> Option<v1::ReportError> {
+        const YEAR: i64 = 365 * 24 * 3_600;
+        let (error, code, after) = match what {
+            report::What::FailStep(said) => (&said.error, &said.code, &said.not_before),
+            report::What::FailWorkflow(said) => (&said.error, &said.code, &said.not_before),
+            _ => return None,
+        };
+        let wrong = error.len() > 16 << 20
+            || code.len() > 200
+            || code.chars().any(char::is_control)
+            || after.as_ref().is_some_and(|after| after.seconds > YEAR);
+        wrong.then(|| v1::ReportError { code: 3, reason: "INVALID".into(), message: "wrong".into() })
+    }
+    let fake = Fake::new((), |ctx: Context, (): ()| async move {
+        let code = format!("a\n{}", "ä".repeat(300));
+        let failed: Result<(), _> = ctx.step("odd", || async { Err(StepError::fatal("x").code(code.clone())) }).await;
+        let failed = failed.unwrap_err();
+        assert!(failed.code().len() <= 200, "{}", failed.code());
+        Err::<(), _>(WorkflowError::failed("x".repeat(17 << 20)).with_code(code).with_retry_after(Duration::MAX))
+    });
+    fake.lock().refuse = Some(refuse);
+    let End::Failed { error, .. } = fake.play().await else { panic!() };
+    assert!(error.starts_with("xxx"), "{}", error.len());
+}

@@ -3,15 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton_store::{CLAIM_RUNS_MAX, ClaimSlot, LaneId, LaneName, LeaseRef, QueueId};
-use futures_util::StreamExt;
-use futures_util::future::BoxFuture;
-use futures_util::stream::FuturesUnordered;
+use baton_core::Millis;
+use baton_store::{CLAIM_RUNS_MAX, ClaimSlot, Claimed, Journal, LaneId, LaneName, LeaseRef, QueueId};
 use tokio::time::Instant;
 
 use crate::inboxes::Mailbox;
 use crate::service;
-use crate::service::workflows::claim::{Taken, remembered, taken};
+use crate::service::workflows::claim::{Taken, may_remember, remembered, taken};
 use crate::workers::KnownWorker;
 use crate::{App, Error};
 
@@ -20,57 +18,10 @@ const PARKED: Duration = Duration::from_secs(3_600);
 /// Pause after what runs remember could not be read.
 const STORE_PAUSE: Duration = Duration::from_millis(200);
 
-/// Polls of one stream: while what one has brought is on its way to the worker, the other one waits, and a submit finds
-/// somebody to hand its runs to.
-const POLLS_MAX: usize = 2;
-/// Slots for which a second poll is worth it. What two polls bring at the same time may come in either order.
-const SECOND_POLL_MIN: u32 = 16;
-
-/// The polls of a stream that wait, and for how many runs.
-#[derive(Default)]
-pub(super) struct Polls {
-    waiting: FuturesUnordered<BoxFuture<'static, (u32, Result<Vec<Taken>, Error>)>>,
-    room: u32,
-}
-
-impl Polls {
-    /// Parks polls for so many slots in all.
-    pub(super) fn park(&mut self, slots: u32, claim: impl Fn(u32) -> BoxFuture<'static, Result<Vec<Taken>, Error>>) {
-        while self.waiting.len() < POLLS_MAX && slots > self.room {
-            let left = slots - self.room;
-            let room = match (self.waiting.is_empty(), left >= 2 * SECOND_POLL_MIN) {
-                // The first one leaves half of it to another.
-                (true, true) => left.div_ceil(2),
-                (false, _) if left < SECOND_POLL_MIN => return,
-                _ => left,
-            };
-            let claiming = claim(room);
-            self.waiting.push(Box::pin(async move { (room, claiming.await) }));
-            self.room += room;
-        }
-    }
-
-    /// What the next of them brings; never, when none waits.
-    pub(super) async fn next(&mut self) -> Result<Vec<Taken>, Error> {
-        match self.waiting.next().await {
-            Some((room, taken)) => {
-                self.room -= room;
-                taken
-            }
-            None => std::future::pending().await,
-        }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
-    }
-
-    /// Withdraws all of them.
-    pub(super) fn withdraw(&mut self) {
-        self.waiting.clear();
-        self.room = 0;
-    }
-}
+/// Runs whose memories are read together at first; then twice as many, and so on.
+const JOURNALS_FIRST: usize = 8;
+/// Bytes of memories that are read for one claim. Nobody knows how much runs remember before it is read; when it is more, runs go back.
+const JOURNAL_BYTES_MAX: usize = 32 << 20;
 
 /// Where a stream's runs come from.
 #[derive(Clone, Debug)]
@@ -113,27 +64,53 @@ pub(super) async fn claim(
         start: false,
         lease_ms: None,
     };
-    let claimed = app.dispatcher.poll(source.queue, slot, Instant::now() + PARKED).await?;
+    let mut claimed = app.dispatcher.poll(source.queue, slot, Instant::now() + PARKED).await?;
     let runs: Vec<_> = claimed.iter().map(|run| LeaseRef { run: run.run, epoch: run.epoch }).collect();
-    let mut undelivered = Undelivered { app: app.clone(), runs };
+    let mut undelivered = Undelivered { app: app.clone(), mailbox: mailbox.clone(), runs };
     // Before their inboxes are read: a message between the two would reach nobody.
     app.inboxes.hold(undelivered.runs.iter().map(|lease| lease.run), &mailbox);
-    let remembered = loop {
-        match remembered(&app, &claimed).await {
-            Ok(remembered) => break remembered,
-            // They are this worker's by now: it gets them when the store can be reached again.
-            Err(Error::Unavailable) => tokio::time::sleep(STORE_PAUSE).await,
-            Err(error) => return Err(error),
-        }
-    };
+    let remembered = read(&app, &mut claimed).await?;
+    drop(Undelivered { app: app.clone(), mailbox, runs: undelivered.runs.split_off(claimed.len()) });
     let taken = taken(&app, claimed, remembered).await?;
     undelivered.runs.clear();
     Ok(taken)
 }
 
+/// What runs remember, a few at a time: many that remember much must not fill the memory together. Leaves out those for which there is no room.
+async fn read(app: &App, claimed: &mut Vec<Claimed>) -> Result<(Vec<Journal>, Millis), Error> {
+    let (mut journals, mut now, mut bytes, mut done, mut together) = (Vec::new(), 0, 0, 0, JOURNALS_FIRST);
+    while done < claimed.len() && bytes < JOURNAL_BYTES_MAX {
+        let mut left = together;
+        let fits = |run: &&Claimed| {
+            left -= usize::from(may_remember(run));
+            left > 0
+        };
+        let end = claimed.len().min(done + claimed[done..].iter().take_while(fits).count() + 1);
+        let (some, at) = patiently(app, &claimed[done..end]).await?;
+        bytes += some.iter().map(Journal::bytes).sum::<usize>();
+        journals.extend(some);
+        (now, done) = (at, end);
+        let average = bytes / journals.len().max(1);
+        together = (2 * together).min(JOURNAL_BYTES_MAX.saturating_sub(bytes) / average.max(1) + 1);
+    }
+    claimed.truncate(done);
+    Ok((journals, now))
+}
+
+async fn patiently(app: &App, claimed: &[Claimed]) -> Result<(Vec<Journal>, Millis), Error> {
+    loop {
+        match remembered(app, claimed).await {
+            // They are this worker's by now: it gets them when the store can be reached again.
+            Err(Error::Unavailable) => tokio::time::sleep(STORE_PAUSE).await,
+            other => return other,
+        }
+    }
+}
+
 /// Runs that were claimed and have not reached the stream.
 struct Undelivered {
     app: App,
+    mailbox: Arc<Mailbox>,
     runs: Vec<LeaseRef>,
 }
 
@@ -141,6 +118,7 @@ impl Drop for Undelivered {
     fn drop(&mut self) {
         let runs = std::mem::take(&mut self.runs);
         if !runs.is_empty() {
+            self.app.inboxes.let_go(runs.iter().map(|lease| lease.run), &self.mailbox);
             let app = self.app.clone();
             tokio::spawn(async move { give_back(&app, runs).await });
         }

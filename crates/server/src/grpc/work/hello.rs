@@ -1,5 +1,6 @@
 //! The first message of a stream: registers the worker, or goes on with a registration.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use baton_proto::{RegisteredWorker, v1};
@@ -31,14 +32,18 @@ pub(super) struct Welcome {
 /// Registers, or goes on where the stream before ended.
 pub(super) async fn greet(app: &App, who: &Authenticated, hello: v1::Hello) -> Result<Welcome, Error> {
     who.caller.has(Scope::Worker)?;
-    let mut leases = Vec::with_capacity(hello.leases.len());
-    for lease in hello.leases {
-        let run = run_id(&lease.run_id)?;
-        leases.push((workflows::open(app, run, &lease.lease)?, lease.lease));
+    let (mut leases, mut foreign) = (Vec::with_capacity(hello.leases.len()), Vec::new());
+    for v1::RunLease { run_id: run, lease } in hello.leases {
+        // One that another installation has given, which stood at this address before, is lost as any other: the worker goes on with new work.
+        match run_id(&run).and_then(|run| workflows::open(app, run, &lease)) {
+            Ok(opened) => leases.push((opened, lease)),
+            Err(_) => foreign.push(run),
+        }
     }
     if !hello.worker_id.is_empty()
-        && let Some(welcome) = resume(app, who, worker_id(&hello.worker_id)?, &leases).await?
+        && let Some(mut welcome) = resume(app, who, worker_id(&hello.worker_id)?, &leases).await?
     {
+        welcome.lost.extend(foreign);
         return Ok(welcome);
     }
     let Some(register) = hello.register else { return Err(Error::WorkerOffline) };
@@ -46,7 +51,7 @@ pub(super) async fn greet(app: &App, who: &Authenticated, hello: v1::Hello) -> R
     let id = service::worker_id(&registered.worker_id)?;
     let known = app.workers.get(id).await?.ok_or_else(|| Error::no_worker(id))?;
     // A new incarnation holds nothing.
-    let lost = leases.iter().map(|(lease, _)| lease.run.to_string()).collect();
+    let lost = leases.iter().map(|(lease, _)| lease.run.to_string()).chain(foreign).collect();
     Ok(Welcome { known, registered, held: vec![], lost, draining: false })
 }
 
@@ -75,7 +80,8 @@ async fn resume(
         lease_ttl_ms: settings.lease_ttl_ms,
         heartbeat_wait_ms: 0,
     };
-    let is_held = |lease: &LeaseRef| !answer.lost.contains(&lease.run.to_string());
+    let lost: HashSet<&str> = answer.lost.iter().map(String::as_str).collect();
+    let is_held = |lease: &LeaseRef| !lost.contains(lease.run.to_string().as_str());
     let held = leases.iter().filter(|(lease, _)| is_held(lease)).cloned().collect();
     let draining = known.status_within(std::time::Duration::MAX) == Some(WorkerStatus::Draining);
     Ok(Some(Welcome { known, registered, held, lost: answer.lost, draining }))

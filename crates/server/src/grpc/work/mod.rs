@@ -8,6 +8,7 @@ mod held;
 mod hello;
 mod mail;
 mod outbox;
+mod polls;
 mod reports;
 mod session;
 

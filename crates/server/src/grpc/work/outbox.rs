@@ -56,11 +56,12 @@ impl State {
         let answers = take(&mut self.answers, &mut budget, answer_bytes);
         let messages = take(&mut self.messages, &mut budget, messages_bytes);
         let runs = take(&mut self.runs, &mut budget, run_bytes);
-        self.bytes = self.bytes.saturating_sub(MESSAGE_BYTES_MAX.saturating_sub(budget));
-        if self.answers.is_empty() && self.messages.is_empty() && self.runs.is_empty() {
+        let (registered, heartbeat) = (self.registered.take(), self.heartbeat.take());
+        let news = heartbeat.as_ref().map_or(0, heartbeat_bytes);
+        self.bytes = self.bytes.saturating_sub(MESSAGE_BYTES_MAX.saturating_sub(budget) + news);
+        if self.is_empty() {
             self.bytes = 0;
         }
-        let (registered, heartbeat) = (self.registered.take(), self.heartbeat.take());
         Some(v1::WorkResponse { registered, runs, answers, heartbeat, messages })
     }
 }
@@ -103,6 +104,10 @@ fn run_bytes(run: &v1::PollActivityResponse) -> usize {
     ENTRY_BYTES + run.workflow_input.len() + steps + messages
 }
 
+fn heartbeat_bytes(answer: &v1::WorkerHeartbeatResponse) -> usize {
+    ENTRY_BYTES / 2 * (answer.lost.len() + answer.cancelled.len())
+}
+
 impl Outbox {
     fn put(&self, change: impl FnOnce(&mut State)) {
         let waker = {
@@ -122,13 +127,16 @@ impl Outbox {
 
     /// The answer to a heartbeat, or news that could not wait for one. Several that wait become one.
     pub(super) fn heartbeat(&self, answer: v1::WorkerHeartbeatResponse) {
-        self.put(|state| match &mut state.heartbeat {
-            None => state.heartbeat = Some(answer),
-            Some(before) => {
-                before.accepted |= answer.accepted;
-                before.should_drain |= answer.should_drain;
-                before.lost.extend(answer.lost);
-                before.cancelled.extend(answer.cancelled);
+        self.put(|state| {
+            state.bytes += heartbeat_bytes(&answer);
+            match &mut state.heartbeat {
+                None => state.heartbeat = Some(answer),
+                Some(before) => {
+                    before.accepted |= answer.accepted;
+                    before.should_drain |= answer.should_drain;
+                    before.lost.extend(answer.lost);
+                    before.cancelled.extend(answer.cancelled);
+                }
             }
         });
     }
@@ -242,6 +250,24 @@ mod tests {
         assert_eq!(outgoing.next().await.unwrap().unwrap().runs.len(), 1);
         assert_eq!(outbox.bytes(), 0);
         assert!(outgoing.next().now_or_never().is_none());
+    }
+
+    #[tokio::test]
+    async fn news_that_nobody_takes_weighs_too() {
+        let outbox = Arc::new(Outbox::default());
+        let mut outgoing = Outgoing::new(outbox.clone());
+        let news = || v1::WorkerHeartbeatResponse { lost: vec!["a".into(); 1_000], ..Default::default() };
+        outbox.heartbeat(news());
+        let one = outbox.bytes();
+        outbox.heartbeat(news());
+        assert_eq!(
+            (one > 1_000, outbox.bytes()),
+            (true, 2 * one),
+            "a worker that never reads must not fill the memory"
+        );
+        outbox.answers(vec![v1::ReportAnswer::default()]);
+        outgoing.next().await.unwrap().unwrap();
+        assert_eq!(outbox.bytes(), 0);
     }
 
     #[tokio::test]

@@ -340,17 +340,3 @@ async fn continue_as_new(app: App, number: u64, lease: LeaseRef, input: Bytes) -
     done.settle_end(number, lease, answer, |next| Answer::Continued(started(&next)));
     done
 }
-
-/// About how many bytes a report holds.
-pub(super) fn bytes(report: &v1::Report) -> usize {
-    match &report.what {
-        Some(What::CompleteStep(said)) => said.output.len(),
-        Some(What::CompleteWorkflow(said)) => said.output.len(),
-        Some(What::Publish(said)) => said.value.len(),
-        Some(What::ContinueAsNew(said)) => said.input.len(),
-        Some(What::StartChild(said)) => said.start.as_ref().map_or(0, |start| start.input.len()),
-        Some(What::FailStep(said)) => said.error.len(),
-        Some(What::FailWorkflow(said)) => said.error.len(),
-        Some(What::Suspend(_) | What::CancelledWorkflow(_) | What::GiveBack(_)) | None => 0,
-    }
-}

@@ -8,6 +8,7 @@ use baton_store::LeaseRef;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
+use prost::Message as _;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
@@ -15,12 +16,13 @@ use tonic::{Status, Streaming};
 use super::super::error;
 use super::super::layer::Authenticated;
 use super::super::workers::{handed, heard, registered};
-use super::claims::{self, Polls, Source};
+use super::claims::{self, Source};
 use super::held::{Hands, lease_of};
 use super::hello::{self, Welcome};
 use super::mail::{self, Mail};
 use super::outbox::Outbox;
-use super::reports::{self, Done, Groups};
+use super::polls::Polls;
+use super::reports::{Done, Groups};
 use crate::inboxes::{Mailbox, News};
 use crate::service;
 use crate::service::workflows;
@@ -34,6 +36,8 @@ const HELLO_TIME_MAX: Duration = Duration::from_secs(30);
 const REPORTS_MAX: usize = 10_000;
 /// Bytes of such reports.
 const REPORT_BYTES_MAX: usize = 32 << 20;
+/// Heartbeats of one stream that are carried out at once; an honest worker has one.
+const BEATS_MAX: usize = 100;
 /// Bytes that wait to be sent; while there are more, nothing more is read or claimed.
 const OUTBOX_BYTES_MAX: usize = 8 << 20;
 /// Most slots one stream may have.
@@ -96,6 +100,7 @@ struct Session {
     working: FuturesUnordered<BoxFuture<'static, Outcome>>,
     reports: usize,
     report_bytes: usize,
+    beats: usize,
     reading_mail: bool,
     /// The worker wants no more runs, or may not have any.
     draining: bool,
@@ -134,6 +139,7 @@ impl Session {
             working: FuturesUnordered::new(),
             reports: 0,
             report_bytes: 0,
+            beats: 0,
             reading_mail: false,
             draining,
             leaving: false,
@@ -203,7 +209,10 @@ impl Session {
     }
 
     fn has_room(&self) -> bool {
-        self.reports < REPORTS_MAX && self.report_bytes < REPORT_BYTES_MAX && self.outbox.bytes() < OUTBOX_BYTES_MAX
+        self.reports < REPORTS_MAX
+            && self.report_bytes < REPORT_BYTES_MAX
+            && self.beats < BEATS_MAX
+            && self.outbox.bytes() < OUTBOX_BYTES_MAX
     }
 
     fn is_done(&self) -> bool {
@@ -222,6 +231,7 @@ impl Session {
         }
         if let Some(said) = request.heartbeat {
             let (app, who, known, held) = (self.app.clone(), self.who.clone(), self.known.clone(), self.held.leases());
+            self.beats += 1;
             self.working
                 .push(Box::pin(async move { Outcome::Heartbeat(mail::beat(&app, &who, &known, said).await, held) }));
         }
@@ -259,7 +269,8 @@ impl Session {
 
     fn carry_out(&mut self, reports: Vec<v1::Report>) {
         self.reports += reports.len();
-        let mut bytes = reports.iter().map(reports::bytes).sum();
+        // As they came: names and reasons hold memory as well as outputs do.
+        let mut bytes = reports.iter().map(v1::Report::encoded_len).sum();
         self.report_bytes += bytes;
         let mut groups = Groups::default();
         for report in reports {
@@ -339,6 +350,7 @@ impl Session {
     }
 
     fn settle(&mut self, outcome: Outcome) {
+        self.beats -= usize::from(matches!(outcome, Outcome::Heartbeat(..)));
         match outcome {
             Outcome::Reports(done) => self.reported(done),
             Outcome::Heartbeat(Ok(answer), held) => {
@@ -397,6 +409,7 @@ impl Session {
     /// Somebody has said that there is news for the worker: leases that are lost or to be cancelled, or an order to drain.
     fn look(&mut self) {
         let (app, known, held) = (self.app.clone(), self.known.clone(), self.held.leases());
+        self.beats += 1;
         self.working.push(Box::pin(async move {
             Outcome::Heartbeat(service::renew::look(&app, &known, held.clone()).await.map(heard), held)
         }));

@@ -1,9 +1,10 @@
 //! cancel: somebody wants a workflow stopped, and gives it time to clean up.
 
 use baton_core::{Millis, RunId, State};
-use baton_store::{MessageKind, NewMessage, Scope, Verdict};
+use baton_store::{MessageKind, NewMessage, RunRecord, Scope, Verdict};
 
 use super::super::{cancel, settle, visible};
+use super::signal::SUCCESSORS_MAX;
 use super::start::set_deadline;
 use super::{invalid, never_begun, signal};
 use crate::auth::Caller;
@@ -12,14 +13,34 @@ use crate::{App, Error, loops};
 /// Longest time to clean up: a year.
 const GRACE_MS_MAX: Millis = baton_core::retry::INTERVAL_MS_MAX as Millis;
 
-/// Cancels a workflow. One that nobody has begun ends at once; any other hears of it and has the grace time. Returns the state it
-/// is in now.
+/// Cancels a workflow. One that nobody has begun ends at once; any other hears of it and has the grace time. One that continued as another
+/// is followed. Returns the state it is in now.
 pub async fn one(app: &App, caller: &Caller, run: RunId, grace_ms: Option<Millis>) -> Result<State, Error> {
     if grace_ms.is_some_and(|ms| ms > GRACE_MS_MAX) {
         return Err(invalid("grace", "must be at most 365 days"));
     }
-    let record = visible(app, caller, Scope::Submit, run).await?;
     let grace_ms = grace_ms.unwrap_or(app.current().cancel_grace_ms as Millis);
+    let mut run = run;
+    for _ in 0..SUCCESSORS_MAX {
+        let record = visible(app, caller, Scope::Submit, run).await?;
+        let cancelled = match record.state.is_ended() {
+            true => Err(Error::Ended(record.state)),
+            false => live(app, record, grace_ms).await,
+        };
+        // It may have gone on as another in this very moment.
+        let Err(Error::Ended(state)) = cancelled else { return cancelled };
+        match app.store.relations(&[run]).await?.pop().unwrap_or_default().continued_to {
+            Some(next) => run = next,
+            None if state == State::Cancelled => return Ok(state),
+            None => return Err(Error::Ended(state)),
+        }
+    }
+    Err(signal::too_fast())
+}
+
+/// Cancels a run that was live a moment ago.
+async fn live(app: &App, record: RunRecord, grace_ms: Millis) -> Result<State, Error> {
+    let run = record.id;
     if grace_ms <= 0 {
         return at_once(app, run).await;
     }
@@ -37,10 +58,7 @@ pub async fn one(app: &App, caller: &Caller, run: RunId, grace_ms: Option<Millis
             set_deadline(app, run, grace_ms, true).await?;
             state_of(app, run).await
         }
-        (None, run) => match state_of(app, run).await? {
-            State::Cancelled => Ok(State::Cancelled),
-            other => Err(Error::Ended(other)),
-        },
+        (None, run) => Err(Error::Ended(state_of(app, run).await?)),
     }
 }
 

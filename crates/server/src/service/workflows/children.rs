@@ -1,11 +1,12 @@
 //! Children: workflows that a workflow starts, under its lease.
 
 use baton_core::Millis;
-use baton_store::{ChildAnswer, Due, LaneId, LeaseRef, NewChild, Scope, StepKind, Submitted, Woken};
+use baton_store::{ChildAnswer, Due, LaneId, LeaseRef, NewChild, Page, Scope, StepKind, Submitted, Woken};
 
 use super::super::submit;
 use super::start::{Start, check, new_run};
 use super::{check_field, diverged, invalid, refused, too_many};
+use crate::allowance::Admission;
 use crate::auth::Caller;
 use crate::{App, Error};
 
@@ -37,7 +38,7 @@ pub async fn many(
         let (lease, position, name) = (child.lease, child.position, child.name.clone());
         let timeout = child.start.timeout_ms.is_some();
         match prepared(app, caller, child).await {
-            Ok(child) => match submit::admit_one(app, &child.run).await {
+            Ok((child, own)) => match admit(app, &child, own).await {
                 Ok(admission) => {
                     admissions.push(admission);
                     good.push((
@@ -95,7 +96,26 @@ pub(super) fn note(woken: &mut Woken, lane: LaneId, new: &Submitted) {
     }
 }
 
-async fn prepared(app: &App, caller: &Caller, child: StartChild) -> Result<NewChild, Error> {
+/// Takes room for a child. In the namespace of its parent it is always taken: parents that wait for room would keep what they wait for. Anywhere
+/// else one that is there already needs none.
+async fn admit(app: &App, child: &NewChild, own: bool) -> Result<Admission, Error> {
+    if own {
+        return Ok(Admission::default());
+    }
+    let refused = match submit::admit_one(app, &child.run).await {
+        Ok(admission) => return Ok(admission),
+        Err(refused) => refused,
+    };
+    let here = Page { after: child.position.checked_sub(1), limit: 1 };
+    let found = app.store.steps(child.lease.run, here).await?;
+    match found.first().is_some_and(|step| step.position == child.position && step.child.is_some()) {
+        true => Ok(Admission::default()),
+        false => Err(refused),
+    }
+}
+
+/// The child, and whether it is in its parent's namespace.
+async fn prepared(app: &App, caller: &Caller, child: StartChild) -> Result<(NewChild, bool), Error> {
     let StartChild { lease, lane, position, name, mut start } = child;
     check_field("name", &name)?;
     if start.idempotency_key.is_some() {
@@ -112,7 +132,8 @@ async fn prepared(app: &App, caller: &Caller, child: StartChild) -> Result<NewCh
         }
     }
     check(app, &start)?;
-    if start.namespace != parent.namespace {
+    let own = start.namespace == parent.namespace;
+    if !own {
         // In its own namespace the lease is enough.
         caller.may(Scope::Submit, &start.namespace)?;
     }
@@ -123,5 +144,5 @@ async fn prepared(app: &App, caller: &Caller, child: StartChild) -> Result<NewCh
     };
     let timeout_ms = start.timeout_ms.map(|ms| ms.saturating_add(delay_ms));
     let run = new_run(app, start).await?;
-    Ok(NewChild { lease, position, name, run, die: app.entropy.bits(), timeout_ms })
+    Ok((NewChild { lease, position, name, run, die: app.entropy.bits(), timeout_ms }, own))
 }

@@ -70,7 +70,8 @@ pub(crate) async fn remembered(app: &App, claimed: &[Claimed]) -> Result<(Vec<Jo
     Ok((journals, app.time.now().await?))
 }
 
-fn may_remember(run: &Claimed) -> bool {
+/// True when somebody has held the run before.
+pub(crate) fn may_remember(run: &Claimed) -> bool {
     run.epoch.0 > 1
 }
 

@@ -10,7 +10,7 @@ use crate::auth::Caller;
 use crate::{App, Error};
 
 /// Successors that are followed in one call.
-const SUCCESSORS_MAX: usize = 1_000;
+pub(super) const SUCCESSORS_MAX: usize = 1_000;
 
 /// Signals a workflow. The same key again is the same signal. Returns the number in the inbox.
 pub async fn one(
@@ -53,7 +53,12 @@ pub(super) async fn leave(app: &App, mut message: NewMessage) -> Result<(Option<
             MessageAnswer::Unknown => return Err(Error::no_run(run)),
         }
     }
-    Err(Error::Conflict("the workflow goes on as a new run faster than a message can follow it; try again".into()))
+    Err(too_fast())
+}
+
+/// The error for a workflow that cannot be followed.
+pub(super) fn too_fast() -> Error {
+    Error::Conflict("the workflow goes on as a new run faster than a message can follow it; try again".into())
 }
 
 /// The error for a run that has ended.

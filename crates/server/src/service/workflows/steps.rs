@@ -15,6 +15,9 @@ use crate::coalesce::{Coalescer, Item};
 use crate::metrics::Metrics;
 use crate::{App, Error};
 
+/// Largest number of an attempt that is believed: far more than policies allow, and so few that they can be added up.
+const ATTEMPT_MAX: u32 = 1_000_000;
+
 impl Item for StepWrite {
     fn bytes(&self) -> usize {
         match &self.what {
@@ -109,8 +112,8 @@ pub fn fail(
     failed: FailedAttempt,
 ) -> Result<StepWrite, Error> {
     check_field("name", &name)?;
-    if failed.attempt == 0 {
-        return Err(invalid("attempt", "must be 1 for the first attempt"));
+    if !(1..=ATTEMPT_MAX).contains(&failed.attempt) {
+        return Err(invalid("attempt", format!("must be 1 for the first attempt, and at most {ATTEMPT_MAX}")));
     }
     failed.code.as_deref().map_or(Ok(()), |code| check_text("", code).map_err(|error| in_field("code", error)))?;
     if failed.not_before_ms.is_some_and(|ms| ms > INTERVAL_MS_MAX as Millis) {

@@ -53,7 +53,11 @@ impl PostgresStore {
         };
         let (from, to) = (lease.run.0, submitted.run.0);
         session.query(sql::CONTINUE_RUN, params![from, to]).await?;
-        session.query(sql::MOVE_MESSAGES, params![from, to]).await?;
+        let moved = session.query(sql::MOVE_MESSAGES, params![from, to]).await?;
+        if !moved.is_empty() {
+            // The first claim brings them: a request to cancel must not wait until the workflow does.
+            session.query(sql::SET_REMEMBERS, params![to]).await?;
+        }
         let (runs_done, epochs, outputs) = (vec![from], vec![lease.epoch.0 as i32], vec![None::<&[u8]>]);
         let done = session.query(sql::COMPLETE_RUNS, params![records.now, runs_done, epochs, outputs]).await?;
         session.commit().await?;

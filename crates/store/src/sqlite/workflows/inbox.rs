@@ -127,9 +127,12 @@ fn message(row: &Row<'_>) -> Result<Message> {
     })
 }
 
-/// Moves the signals that nobody has taken, and the request to cancel, to the run that goes on.
+/// Moves the signals that nobody has taken, and the request to cancel, to the run that goes on, whose first claim brings them.
 pub(super) fn move_untaken(sql: &Sql<'_>, from: RunId, to: RunId) -> StoreResult<()> {
     let numbers: Vec<i64> = sql.rows(statements::LIST_UNTAKEN, params![from.0.as_bytes()], |row| row.get(0))?;
+    if !numbers.is_empty() {
+        sql.execute(statements::SET_REMEMBERS, params![to.0.as_bytes()])?;
+    }
     for (index, number) in numbers.into_iter().enumerate() {
         let next = i64::try_from(index).map_err(|error| StoreError::Internal(error.to_string()))? + 1;
         sql.execute(statements::MOVE_MESSAGE, params![from.0.as_bytes(), number, to.0.as_bytes(), next])?;
