@@ -25,8 +25,7 @@ pub enum ScheduleCommand {
   baton schedule create sync --cron '*/10 * * * * *' --type sync --overlap skip --jitter 2s
   baton schedule create month-end --cron '0 18 L * *' --type close --max-catchup 1 --paused
 
-Fields: [second] minute hour day-of-month month day-of-week [year]. Names, ranges, steps, lists, L, ? and
-@hourly, @daily, @weekly, @monthly, @yearly are understood.")]
+Fields: [second] minute hour day-of-month month day-of-week [year]. Names, ranges, steps, lists, ?, L (last), W (nearest workday), # (second Friday: FRI#2) and @hourly, @daily, @weekly, @monthly, @yearly are understood.")]
     Create(create::CreateArgs),
     /// List schedules, paused ones among them.
     #[command(
