@@ -125,9 +125,17 @@ impl Cron {
         std::iter::successors(self.next(after), |last| self.next(*last)).take(most).collect()
     }
 
+    /// How many fires there are in `(after, until]`, counted up to `most`.
+    pub fn count(&self, after: Millis, until: Millis, most: usize) -> usize {
+        self.all_between(after, until).take(most).count()
+    }
+
     fn between(&self, after: Millis, until: Millis) -> Vec<Millis> {
-        let fires = std::iter::successors(self.next(after), |last| self.next(*last));
-        fires.take_while(|at| *at <= until).collect()
+        self.all_between(after, until).collect()
+    }
+
+    fn all_between(&self, after: Millis, until: Millis) -> impl Iterator<Item = Millis> {
+        std::iter::successors(self.next(after), |last| self.next(*last)).take_while(move |at| *at <= until)
     }
 
     fn at_or_after(&self, mut from: Seconds) -> Option<Seconds> {

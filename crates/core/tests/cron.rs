@@ -175,6 +175,7 @@ fn the_newest_of_missed_fires_are_found_however_many_there_were() {
     assert_eq!(yearly.newest(now, now, 100), [0; 0]);
     assert_eq!(yearly.newest(now, from, 100), [0; 0], "the clock was put back");
     assert_eq!(yearly.newest(from, now, 0), [0; 0]);
+    assert_eq!((yearly.count(from, now, 100), yearly.count(from, now, 5), yearly.count(now, from, 5)), (36, 5, 0));
 }
 
 // ---- the oracle

@@ -168,7 +168,7 @@ pub struct ScheduleView {
     pub next_fires: Vec<Time>,
     /// Runs it has started, in whatever way.
     pub fired: u64,
-    /// Fires that were left out.
+    /// Fires that were skipped or missed. Missed ones are counted up to 10,000 for each downtime.
     pub left_out: u64,
 }
 
@@ -245,7 +245,7 @@ pub struct ScheduleFire {
     pub fire_at: Time,
     /// When it was carried out.
     pub at: Time,
-    /// `started`, `skipped`, `triggered` or `backfilled`.
+    /// `started`, `skipped` (the run before it lived), `missed` (by a downtime, and beyond `max_catchup`), `triggered` or `backfilled`.
     pub what: String,
     /// The run it started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -254,6 +254,9 @@ pub struct ScheduleFire {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub state: Option<State>,
+    /// How many fires were missed, this one the newest of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed: Option<u64>,
 }
 
 /// A page of what became of a schedule's fires, newest first.

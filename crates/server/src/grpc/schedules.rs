@@ -282,5 +282,6 @@ fn fire(fire: ScheduleFire) -> v1::ScheduleRun {
         run_id: fire.run_id.unwrap_or_default(),
         what: fire.what,
         state: fire.state.map_or(v1::RunState::Unspecified, run_state).into(),
+        missed: fire.missed.unwrap_or(0),
     }
 }

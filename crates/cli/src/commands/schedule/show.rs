@@ -69,7 +69,10 @@ pub(super) fn fires(page: &ScheduleFires) -> String {
     for fire in &page.fires {
         table.row([
             fire.fire_at.to_string(),
-            fire.what.clone(),
+            match fire.missed {
+                Some(1) | None => fire.what.clone(),
+                Some(count) => format!("{} ({count} up to then)", fire.what),
+            },
             or_dash(fire.run_id.as_ref()),
             or_dash(fire.state.map(|state| state.as_str())),
             fire.at.to_string(),

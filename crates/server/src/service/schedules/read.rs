@@ -105,6 +105,7 @@ fn fire(record: FireRecord) -> ScheduleFire {
         at: Time(record.at),
         what: match record.kind {
             FireKind::Started => "started",
+            FireKind::Skipped if record.missed.is_some() => "missed",
             FireKind::Skipped => "skipped",
             FireKind::Triggered => "triggered",
             FireKind::Backfilled => "backfilled",
@@ -112,5 +113,6 @@ fn fire(record: FireRecord) -> ScheduleFire {
         .into(),
         run_id: record.run.map(|run| run.to_string()),
         state: record.state,
+        missed: record.missed,
     }
 }
