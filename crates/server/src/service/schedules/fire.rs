@@ -37,7 +37,7 @@ pub(crate) async fn one(app: &App, schedule: &Schedule, now: Millis, most: usize
     let missed = missed(&rule, schedule.last_at, &fires, spec.max_catchup);
     fires.truncate(most);
     let last_at = fires.last().copied().unwrap_or(schedule.last_at);
-    let lane = app.lanes.get(vec![spec.lane(&schedule.namespace)]).await?[0];
+    let lane = spec.lane(app, &schedule.namespace).await?;
     let all: Vec<Millis> = schedule.buffered_at.into_iter().chain(fires.iter().copied()).collect();
     let admission = match admit(app, &schedule.namespace, lane, all.len()).await {
         Ok(admission) => admission,

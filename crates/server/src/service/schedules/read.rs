@@ -1,7 +1,7 @@
 //! Reading schedules: one, many, what became of their fires, when they fire next.
 
 use baton_core::Millis;
-use baton_proto::{ScheduleFire, ScheduleView, Time};
+use baton_proto::{ScheduleFire, ScheduleView, ScheduledRun, Time};
 use baton_store::{FireKind, FireRecord, Page, Schedule, Scope};
 
 use super::find;
@@ -86,7 +86,7 @@ pub(super) fn view(schedule: Schedule, now: Millis) -> Result<ScheduleView, Erro
         jitter_ms: spec.jitter_ms,
         max_catchup: spec.max_catchup,
         overlap: spec.overlap,
-        run: spec.run,
+        run: ScheduledRun { workflow: spec.workflow, ..spec.run },
         paused: schedule.is_paused,
         note: schedule.note,
         created_at: Time(schedule.created_at),
