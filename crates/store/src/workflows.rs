@@ -71,6 +71,8 @@ pub trait Workflows: Send + Sync {
     ) -> StoreResult<Vec<StepAttempt>>;
     /// What a workflow waits for; of each kind at most `limit`.
     async fn waits(&self, run: RunId, limit: usize) -> StoreResult<Waits>;
+    /// Whether somebody began to undo what the run did: it has steps whose names begin with `undo `.
+    async fn is_undone(&self, run: RunId) -> StoreResult<bool>;
     /// What was published last, and when.
     async fn published(&self, run: RunId) -> StoreResult<Option<(Bytes, Millis)>>;
     /// The lanes whose runs are workflows.

@@ -143,6 +143,7 @@ passing_all_on! { Workflows:
     fn messages(run: RunId, seen: i64) -> Vec<Message>;
     fn steps(run: RunId, page: Page<u32>) -> Vec<Step>;
     fn step_attempts(run: RunId, position: Option<u32>, page: Page<(u32, u32)>) -> Vec<StepAttempt>;
+    fn is_undone(run: RunId) -> bool;
     fn waits(run: RunId, limit: usize) -> Waits;
     fn published(run: RunId) -> Option<(Bytes, Millis)>;
     fn workflow_lanes() -> Vec<LaneId>;

@@ -50,6 +50,7 @@ statements! {
     LIST_WAITS = "list_waits.pg.sql";
     LIST_WORKFLOW_LANES = "list_workflow_lanes.pg.sql";
     MARK_WORKFLOW_LANES = "mark_workflow_lanes.pg.sql";
+    READ_UNDONE = "read_undone.pg.sql";
     SET_REMEMBERS = "set_remembers.pg.sql";
     COUNT_BUILDER = "count_builder.pg.sql";
     COUNT_BUILDS = "count_builds.pg.sql";

@@ -24,6 +24,7 @@ statements! {
     LIST_WORKFLOW_LANES = "list_workflow_lanes.sqlite.sql";
     LIST_WAITS = "list_waits.sqlite.sql";
     LIST_UNTAKEN_SIGNALS = "list_untaken_signals.sqlite.sql";
+    READ_UNDONE = "read_undone.sqlite.sql";
     LIST_QUEUES = "list_queues.sqlite.sql";
     READ_QUEUE = "read_queue.sqlite.sql";
     UPDATE_QUEUE = "update_queue.sqlite.sql";

@@ -205,6 +205,7 @@ async fn what_a_workflow_waits_for_is_found(rig: Rig) {
     let (_, parent) = rig.held(run(lane)).await;
     assert_eq!(rig.store.waits(parent.run, 10).await.unwrap(), Waits::default());
     rig.step(parent, 0, "done", "").await;
+    assert!(!rig.store.is_undone(parent.run).await.unwrap());
     rig.store.write_steps(vec![fails(parent, 1, "shaky", 1, 3)]).await.unwrap();
     let ended = rig.child(parent, 2, children).await;
     let held = rig.claim_again(children).await;
@@ -225,4 +226,6 @@ async fn what_a_workflow_waits_for_is_found(rig: Rig) {
     assert_eq!(waits.signals, [("first".into(), START), ("typo".into(), START)]);
     let one = rig.store.waits(parent.run, 1).await.unwrap();
     assert_eq!((one.open.len(), one.signals.len()), (1, 1));
+    rig.step(parent, 7, "undo done", "").await;
+    assert!(rig.store.is_undone(parent.run).await.unwrap());
 }

@@ -109,6 +109,10 @@ impl Workflows for PostgresStore {
         self.database.within(self.list_waits(run, limit)).await
     }
 
+    async fn is_undone(&self, run: RunId) -> StoreResult<bool> {
+        self.database.within(self.read_undone(run)).await
+    }
+
     async fn published(&self, run: RunId) -> StoreResult<Option<(Bytes, Millis)>> {
         self.database.within(self.read_published(run)).await
     }

@@ -30,6 +30,11 @@ impl PostgresStore {
         rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
     }
 
+    pub(super) async fn read_undone(&self, run: RunId) -> Outcome<bool> {
+        let rows = self.database.query(sql::READ_UNDONE, params![run.0]).await?;
+        Ok(rows.first().map(|row| row.try_get("is_undone")).transpose()?.unwrap_or_default())
+    }
+
     pub(super) async fn list_waits(&self, run: RunId, limit: usize) -> Outcome<Waits> {
         let mut waits = Waits::default();
         for row in self.database.query(sql::LIST_WAITS, params![run.0, limit as i64]).await? {

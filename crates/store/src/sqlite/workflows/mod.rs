@@ -150,6 +150,10 @@ impl Workflows for SqliteStore {
         self.read(move |sql| read::waits(sql, run, limit)).await
     }
 
+    async fn is_undone(&self, run: RunId) -> StoreResult<bool> {
+        self.read(move |sql| sql.one(statements::READ_UNDONE, params![run.0.as_bytes()], |row| row.get(0))).await
+    }
+
     async fn published(&self, run: RunId) -> StoreResult<Option<(Bytes, Millis)>> {
         self.read(move |sql| read::published(sql, run)).await
     }
