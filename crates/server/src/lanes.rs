@@ -11,7 +11,7 @@ use crate::service::workflows::VERSION_MARK;
 struct Known {
     by_name: HashMap<LaneName, Lane>,
     by_id: HashMap<LaneId, (Arc<LaneName>, QueueId)>,
-    /// Those that the store knows as lanes of workflows, as far as it was told from here.
+    /// Those that the store knows as lanes of workflows, as far as this server has heard.
     workflows: HashSet<LaneId>,
 }
 
@@ -89,6 +89,17 @@ impl Lanes {
     /// The queue of a lane, if the lane is known here.
     pub fn queue_of(&self, lane: LaneId) -> Option<QueueId> {
         self.known.read().expect("nobody panics while holding it").by_id.get(&lane).map(|(_, queue)| *queue)
+    }
+
+    /// Whether runs of a lane are workflows; another server may have said so.
+    pub async fn is_workflow(&self, lane: LaneId) -> StoreResult<bool> {
+        if self.known.read().expect("nobody panics while holding it").workflows.contains(&lane) {
+            return Ok(true);
+        }
+        let all = self.store.workflow_lanes().await?;
+        let mut known = self.known.write().expect("nobody panics while holding it");
+        known.workflows.extend(all);
+        Ok(known.workflows.contains(&lane))
     }
 
     /// The lanes of workflows that a filter of names finds. A type is found with all of its versions.
