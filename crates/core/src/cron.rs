@@ -7,11 +7,11 @@
 use std::fmt;
 
 use jiff::Timestamp;
-use jiff::civil::{Date, DateTime};
+use jiff::civil::{Date, DateTime, Weekday};
 use jiff::tz::Offset;
 
 use crate::Millis;
-use crate::cron_fields::{DAY, HOUR, MINUTE, MONTH, SECOND, WEEKDAY, YEAR, split};
+use crate::cron_fields::{DAY, HOUR, MINUTE, MONTH, SECOND, WEEKDAY, YEAR, nth_bit, split};
 use crate::cron_zone::{Seconds, Span, Zone};
 
 /// What a complaint about the time zone names as its field.
@@ -56,12 +56,16 @@ pub struct Cron {
     days: u64,
     /// Bit 0 is the last day of the month, bit 1 the one before.
     days_from_end: u64,
+    /// Days whose nearest workday is meant; bit 0 is the last day of the month.
+    workdays: u64,
     /// The day of month or the day of week begins with `*`: then both have to fit, otherwise one of them.
     both_days: bool,
     months: u64,
     weekdays: u64,
     /// Of these only the last in its month.
     last_weekdays: u64,
+    /// One of them in its month, by [`nth_bit`].
+    nth_weekdays: u64,
     years: Vec<u16>,
     zone: Zone,
 }
@@ -71,7 +75,7 @@ impl Cron {
     pub fn parse(rule: &str, zone: &str) -> Result<Cron, CronError> {
         let [second, minute, hour, day, month, weekday, year] = split(rule)?;
         let (hours, days, weekdays) = (HOUR.read(hour)?, DAY.read(day)?, WEEKDAY.read(weekday)?);
-        let bits = |numbers: &[u16]| numbers.iter().fold(0, |bits, number| bits | 1 << number);
+        let bits = |numbers: &[u16]| numbers.iter().fold(0, |bits: u64, number| bits | 1 << number);
         let cron = Cron {
             seconds: SECOND.read(second)?.bits(),
             minutes: MINUTE.read(minute)?.bits(),
@@ -79,10 +83,12 @@ impl Cron {
             hours_are_wild: hours.is_wild,
             days: days.bits(),
             days_from_end: bits(&days.from_end),
+            workdays: bits(&days.workdays),
             both_days: days.is_wild || weekdays.is_wild,
             months: MONTH.read(month)?.bits(),
             weekdays: weekdays.bits(),
             last_weekdays: bits(&weekdays.last),
+            nth_weekdays: bits(&weekdays.nth),
             years: YEAR.read(year)?.numbers,
             zone: Zone::named(zone).ok_or_else(|| CronError {
                 field: Some(ZONE_FIELD),
@@ -119,9 +125,17 @@ impl Cron {
         std::iter::successors(self.next(after), |last| self.next(*last)).take(most).collect()
     }
 
+    /// How many fires there are in `(after, until]`, counted up to `most`.
+    pub fn count(&self, after: Millis, until: Millis, most: usize) -> usize {
+        self.all_between(after, until).take(most).count()
+    }
+
     fn between(&self, after: Millis, until: Millis) -> Vec<Millis> {
-        let fires = std::iter::successors(self.next(after), |last| self.next(*last));
-        fires.take_while(|at| *at <= until).collect()
+        self.all_between(after, until).collect()
+    }
+
+    fn all_between(&self, after: Millis, until: Millis) -> impl Iterator<Item = Millis> {
+        std::iter::successors(self.next(after), |last| self.next(*last)).take_while(move |at| *at <= until)
     }
 
     fn at_or_after(&self, mut from: Seconds) -> Option<Seconds> {
@@ -208,10 +222,35 @@ impl Cron {
         let in_time = self.months >> date.month() & 1 == 1 && self.years.binary_search(&(date.year() as u16)).is_ok();
         let left = date.days_in_month() - date.day();
         let weekday = date.weekday().to_sunday_zero_offset();
-        let day = (self.days >> date.day() | self.days_from_end >> left) & 1 == 1;
-        let weekday = self.weekdays >> weekday & 1 == 1 || self.last_weekdays >> weekday & 1 == 1 && left < 7;
+        let nth = nth_bit(weekday as u16, (date.day() as u16 - 1) / 7 + 1);
+        let day = (self.days >> date.day() | self.days_from_end >> left) & 1 == 1 || self.is_nearest_workday(date);
+        let weekday = (self.weekdays >> weekday | self.nth_weekdays >> nth) & 1 == 1
+            || self.last_weekdays >> weekday & 1 == 1 && left < 7;
         in_time && if self.both_days { day && weekday } else { day || weekday }
     }
+
+    /// It is the workday nearest to a day of the rule.
+    fn is_nearest_workday(&self, date: Date) -> bool {
+        // Nothing but a weekend lies between, and none but at the ends of a month moves a day by two.
+        let near = (date.day() - 2).max(1)..=(date.day() + 2).min(date.days_in_month());
+        self.workdays != 0
+            && near.into_iter().any(|day| {
+                let is_meant = self.workdays >> day & 1 == 1 || self.workdays & 1 == 1 && day == date.days_in_month();
+                is_meant && nearest_workday(date, day) == Some(date.day())
+            })
+    }
+}
+
+/// The workday nearest to a day of the month of `date`, in the same month.
+fn nearest_workday(date: Date, day: i8) -> Option<i8> {
+    let weekday = Date::new(date.year(), date.month(), day).ok()?.weekday();
+    Some(match weekday {
+        Weekday::Saturday if day == 1 => 3,
+        Weekday::Saturday => day - 1,
+        Weekday::Sunday if day == date.days_in_month() => day - 2,
+        Weekday::Sunday => day + 1,
+        _ => day,
+    })
 }
 
 /// The lowest number of the set from `from` on.

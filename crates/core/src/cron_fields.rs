@@ -44,6 +44,15 @@ pub(crate) struct Set {
     pub from_end: Vec<u16>,
     /// Days of the week, of which only the last in the month is meant.
     pub last: Vec<u16>,
+    /// Days of the month for which the nearest workday is meant; 0 is the last day.
+    pub workdays: Vec<u16>,
+    /// Days of the week, of which only one in the month is meant, as [`nth_bit`] numbers them.
+    pub nth: Vec<u16>,
+}
+
+/// The number of the nth (1 to 5) of its weekdays in a month; Sunday is 0.
+pub(crate) const fn nth_bit(weekday: u16, nth: u16) -> u16 {
+    (nth - 1) * 7 + weekday
 }
 
 impl Set {
@@ -67,6 +76,11 @@ pub(crate) fn split(text: &str) -> Result<[&str; 7], CronError> {
             "daily" | "midnight" => "0 0 * * *",
             "hourly" => "0 * * * *",
             "minutely" => "* * * * *",
+            every if every.starts_with("every") => {
+                return Err(CronError::whole(
+                    "@every is not known; write */5 * * * * for every five minutes, */10 * * * * * for every ten seconds",
+                ));
+            }
             _ => {
                 return Err(CronError::whole(format!(
                     "@{word} is not known; there are @yearly, @monthly, @weekly, @daily, @hourly and @minutely"
@@ -95,7 +109,7 @@ impl Field {
         for part in text.split(',') {
             self.read_part(part, &mut set).map_err(|why| CronError { field: Some(self.name), why })?;
         }
-        for numbers in [&mut set.numbers, &mut set.from_end, &mut set.last] {
+        for numbers in [&mut set.numbers, &mut set.from_end, &mut set.last, &mut set.workdays, &mut set.nth] {
             numbers.sort_unstable();
             numbers.dedup();
         }
@@ -106,7 +120,7 @@ impl Field {
         if part.is_empty() {
             return Err("a value is missing (a comma too many?)".into());
         }
-        if self.read_last(part, set)? {
+        if self.read_workday(part, set)? || self.read_nth(part, set)? || self.read_last(part, set)? {
             return Ok(());
         }
         let (range, step) = match part.split_once('/') {
@@ -132,6 +146,33 @@ impl Field {
         Ok(())
     }
 
+    /// Reads `15W` and `LW` (days of the month). False when it is none of them.
+    fn read_workday(&self, part: &str, set: &mut Set) -> Result<bool, String> {
+        let upper = part.to_ascii_uppercase();
+        let Some(day) = upper.strip_suffix('W') else { return Ok(false) };
+        if self.name != DAY.name {
+            return Err("W is for the day of month".into());
+        }
+        set.workdays.push(match day {
+            "" => return Err("W needs a day before it: 15W is the workday nearest to the 15th".into()),
+            "L" => 0,
+            day => self.number(day).map_err(|why| format!("{part:?} is not LW or one day and W: {why}"))?,
+        });
+        Ok(true)
+    }
+
+    /// Reads `5#2` (days of the week). False when it is not like that.
+    fn read_nth(&self, part: &str, set: &mut Set) -> Result<bool, String> {
+        let Some((day, nth)) = part.split_once('#') else { return Ok(false) };
+        if !self.is_weekday() {
+            return Err("# is for the day of week".into());
+        }
+        let nth = nth.parse().ok().filter(|nth| (1..=5).contains(nth));
+        let nth = nth.ok_or_else(|| format!("{part:?} does not end with #1 to #5: 5#2 is the second Friday"))?;
+        set.nth.push(nth_bit(self.number(day)? % 7, nth));
+        Ok(true)
+    }
+
     /// Reads `L`, `L-3` (days of the month) and `5L` (days of the week). False when it is none of them.
     fn read_last(&self, part: &str, set: &mut Set) -> Result<bool, String> {
         let upper = part.to_ascii_uppercase();
@@ -144,7 +185,7 @@ impl Field {
                 Some(before) => before.parse().ok().filter(|before| (1..=30).contains(before)),
                 None => (upper == "L").then_some(0),
             };
-            set.from_end.push(before.ok_or_else(|| format!("{part:?} is not L or L-1 to L-30"))?);
+            set.from_end.push(before.ok_or_else(|| format!("{part:?} is not L, LW or L-1 to L-30"))?);
             return Ok(true);
         }
         if self.is_weekday() {

@@ -6,7 +6,7 @@ use crate::Millis;
 
 /// How often, and how fast, a failed run is tried again.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(from = "Given")]
 pub struct RetryPolicy {
     /// Attempts in all, the first one included. 1 means: never again.
     pub max_attempts: u32,
@@ -35,6 +35,34 @@ impl Default for RetryPolicy {
     }
 }
 
+/// A policy as people write it: what is left out fits what is given.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Given {
+    max_attempts: Option<u32>,
+    first_interval_ms: Option<u64>,
+    factor: Option<f64>,
+    max_interval_ms: Option<u64>,
+    jitter: Option<f64>,
+    non_retryable: Vec<String>,
+}
+
+impl From<Given> for RetryPolicy {
+    fn from(given: Given) -> RetryPolicy {
+        let default = RetryPolicy::default();
+        let (first_interval_ms, max_interval_ms) =
+            RetryPolicy::intervals(given.first_interval_ms, given.max_interval_ms);
+        RetryPolicy {
+            max_attempts: given.max_attempts.unwrap_or(default.max_attempts),
+            first_interval_ms,
+            factor: given.factor.unwrap_or(default.factor),
+            max_interval_ms,
+            jitter: given.jitter.unwrap_or(default.jitter),
+            non_retryable: given.non_retryable,
+        }
+    }
+}
+
 /// Longest wait a policy may ask for: a year. Keeps every sum far from overflow.
 pub const INTERVAL_MS_MAX: u64 = 365 * 24 * 3_600 * 1_000;
 /// Most attempts a policy may ask for.
@@ -43,6 +71,14 @@ pub const ATTEMPTS_MAX: u32 = 10_000;
 pub const NON_RETRYABLE_MAX: usize = 100;
 
 impl RetryPolicy {
+    /// The first and the longest interval, of which one or both may be left out. Whoever asks for an hour before the second attempt, and says
+    /// nothing else, does not mean the default of ten minutes at most.
+    pub fn intervals(first_ms: Option<u64>, longest_ms: Option<u64>) -> (u64, u64) {
+        let default = RetryPolicy::default();
+        let first = first_ms.unwrap_or(default.first_interval_ms.min(longest_ms.unwrap_or(u64::MAX)));
+        (first, longest_ms.unwrap_or(default.max_interval_ms.max(first)))
+    }
+
     /// Says what is wrong with the policy, in words for the person who wrote it.
     pub fn check(&self) -> Result<(), String> {
         if !(1..=ATTEMPTS_MAX).contains(&self.max_attempts) {
@@ -50,6 +86,10 @@ impl RetryPolicy {
         }
         if self.first_interval_ms > INTERVAL_MS_MAX || self.max_interval_ms > INTERVAL_MS_MAX {
             return Err("retry intervals must be at most 365 days".into());
+        }
+        if self.first_interval_ms > self.max_interval_ms {
+            let Self { first_interval_ms: first, max_interval_ms: longest, .. } = self;
+            return Err(format!("the first retry interval ({first} ms) is longer than the longest one ({longest} ms)"));
         }
         if !(1.0..=100.0).contains(&self.factor) {
             return Err(format!("retry.factor must be 1 to 100, not {}", self.factor));
@@ -101,6 +141,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_left_out_fits_what_is_given() {
+        const HOUR: u64 = 3_600_000;
+        let (first, longest) = (RetryPolicy::default().first_interval_ms, RetryPolicy::default().max_interval_ms);
+        assert_eq!(RetryPolicy::intervals(None, None), (first, longest));
+        assert_eq!(RetryPolicy::intervals(Some(HOUR), None), (HOUR, HOUR));
+        assert_eq!(RetryPolicy::intervals(Some(5), None), (5, longest));
+        assert_eq!(RetryPolicy::intervals(None, Some(500)), (500, 500));
+        assert_eq!(RetryPolicy::intervals(Some(HOUR), Some(5)), (HOUR, 5), "said by hand: somebody has to look");
+        let read: RetryPolicy = serde_json::from_str(&format!(r#"{{"first_interval_ms":{HOUR}}}"#)).unwrap();
+        assert_eq!(next_retry(&RetryPolicy { jitter: 0.0, ..read }, 1, 0, 0.5), Some(HOUR as Millis));
+        assert!(serde_json::from_str::<RetryPolicy>(r#"{"first_interval":1}"#).is_err());
+    }
+
+    #[test]
     fn a_policy_says_what_is_wrong_with_it() {
         let wrong = |change: fn(&mut RetryPolicy)| {
             let mut policy = RetryPolicy::default();
@@ -112,6 +166,7 @@ mod tests {
         assert!(wrong(|p| p.factor = f64::NAN).contains("factor"));
         assert!(wrong(|p| p.jitter = 1.5).contains("jitter"));
         assert!(wrong(|p| p.max_interval_ms = u64::MAX).contains("365 days"));
+        assert!(wrong(|p| p.first_interval_ms = 600_001).contains("is longer than the longest one (600000 ms)"));
         assert!(wrong(|p| p.non_retryable = vec![String::new(); 101]).contains("non_retryable"));
         assert_eq!(RetryPolicy::default().check(), Ok(()));
     }

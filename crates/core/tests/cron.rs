@@ -45,6 +45,21 @@ fn rules_fire_when_they_say() {
         ("0 0 15,L * *", "2026-01-15T00:00:00Z", "2026-01-31T00:00:00Z"),
         ("0 0 * * 5L", "2026-01-01T00:00:00Z", "2026-01-30T00:00:00Z"),
         ("0 0 ? * FRIL", "2026-01-30T00:00:00Z", "2026-02-27T00:00:00Z"),
+        // The 15th is a Thursday in January 2026, a Sunday in February and March; August begins on a Saturday, May ends on a Sunday.
+        ("0 0 15W * *", "2026-01-01T00:00:00Z", "2026-01-15T00:00:00Z"),
+        ("0 0 15W * *", "2026-02-01T00:00:00Z", "2026-02-16T00:00:00Z"),
+        ("0 0 14w * *", "2026-02-01T00:00:00Z", "2026-02-13T00:00:00Z"),
+        ("0 0 1W * *", "2026-07-31T12:00:00Z", "2026-08-03T00:00:00Z"),
+        ("0 0 31W * ?", "2026-05-01T00:00:00Z", "2026-05-29T00:00:00Z"),
+        ("0 0 31W * ?", "2026-05-29T00:00:00Z", "2026-07-31T00:00:00Z"),
+        ("0 0 LW * *", "2026-05-01T00:00:00Z", "2026-05-29T00:00:00Z"),
+        ("0 0 LW * *", "2026-01-30T00:00:00Z", "2026-02-27T00:00:00Z"),
+        ("0 0 1,15W * *", "2026-02-01T00:00:00Z", "2026-02-16T00:00:00Z"),
+        ("0 0 * * 5#2", "2026-01-01T00:00:00Z", "2026-01-09T00:00:00Z"),
+        ("0 0 ? * fri#5", "2026-01-31T00:00:00Z", "2026-05-29T00:00:00Z"),
+        ("0 0 * * 7#1", "2026-01-05T00:00:00Z", "2026-02-01T00:00:00Z"),
+        ("0 0 * * MON#1,MON#3", "2026-01-05T00:00:00Z", "2026-01-19T00:00:00Z"),
+        ("0 9 * * WED", "2026-01-01T00:00:00Z", "2026-01-07T09:00:00Z"),
         ("0 0 29 2 *", "2026-01-01T00:00:00Z", "2028-02-29T00:00:00Z"),
         ("0 0 29 2 *", "2096-02-29T00:00:00Z", "2104-02-29T00:00:00Z"),
         // Both days given: either will do. One of them a wildcard: both must fit.
@@ -122,12 +137,21 @@ fn a_wrong_rule_says_which_field() {
         ("* * L-31 * *", "field day of month: \"L-31\" is not L"),
         ("* * * * L", "field day of week: L needs a day before it"),
         ("* * * * 9L", "field day of week: \"9\" is not"),
-        ("* * 15W * *", "field day of month: \"15W\" is not"),
+        ("* * W * *", "field day of month: W needs a day before it"),
+        ("* * 1-5W * *", "field day of month: \"1-5W\" is not LW or one day and W"),
+        ("* * 32W * *", "field day of month: \"32W\" is not LW or one day and W: \"32\" is not 1 to 31"),
+        ("* 5W * * *", "field hour: W is for the day of month"),
+        ("* * L-2W * *", "field day of month: \"L-2W\" is not LW or one day and W"),
+        ("* * 5#2 * *", "field day of month: # is for the day of week"),
+        ("* * * * 5#6", "field day of week: \"5#6\" does not end with #1 to #5"),
+        ("* * * * 9#1", "field day of week: \"9\" is not 0 to 7"),
+        ("0 0 30W 2 *", "field day of month: no such day ever comes"),
         ("0 0 30 2 *", "field day of month: no such day ever comes"),
         ("* * * *", "it has 4 fields"),
         ("", "it has 0 fields"),
         ("* * * * * * * *", "it has 8 fields"),
         ("@reboot", "@reboot is not known"),
+        ("@every 5m", "write */5 * * * *"),
     ] {
         let error = Cron::parse(rule, "UTC").unwrap_err().to_string();
         assert!(error.contains(expected), "{rule}: {error}");
@@ -151,6 +175,7 @@ fn the_newest_of_missed_fires_are_found_however_many_there_were() {
     assert_eq!(yearly.newest(now, now, 100), [0; 0]);
     assert_eq!(yearly.newest(now, from, 100), [0; 0], "the clock was put back");
     assert_eq!(yearly.newest(from, now, 0), [0; 0]);
+    assert_eq!((yearly.count(from, now, 100), yearly.count(from, now, 5), yearly.count(now, from, 5)), (36, 5, 0));
 }
 
 // ---- the oracle
@@ -281,7 +306,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_it_panic(text in "[-*/?,L0-9 A-Z@]{0,40}") {
+    fn no_text_makes_it_panic(text in "[-*/?,#LW0-9 A-Z@]{0,40}") {
         if let Ok(cron) = Cron::parse(&text, "Europe/Berlin") {
             let _ = cron.next(1_700_000_000_000);
         }

@@ -265,7 +265,7 @@ pub struct Explanation {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct WaitReason {
-    /// `due_later`, `waits_for_message`, `queue_paused`, `no_worker`, `all_busy`, `key_limit`, `rate_limit` or `position`.
+    /// `due_later`, `message`, `queue_paused`, `no_worker`, `all_busy`, `key_limit`, `rate_limit` or `position`.
     pub code: String,
     /// For people.
     pub message: String,

@@ -44,6 +44,9 @@ pub struct ScheduledRun {
     /// How long the run may take as a whole, waits and sleeps included, counted from when it is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_timeout_ms: Option<u64>,
+    /// It is a workflow: tried once unless `retry` says otherwise, and it may clean up when it is cancelled.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub workflow: bool,
 }
 
 impl ScheduledRun {
@@ -60,7 +63,13 @@ impl ScheduledRun {
             max_losses: None,
             timeout_ms: None,
             run_timeout_ms: None,
+            workflow: false,
         }
+    }
+
+    /// A workflow of this type on this queue, with everything else left at its default.
+    pub fn workflow(queue: impl Into<String>, workflow_type: impl Into<String>) -> ScheduledRun {
+        ScheduledRun { workflow: true, ..ScheduledRun::new(queue, workflow_type) }
     }
 }
 
@@ -97,6 +106,24 @@ pub struct CreateSchedule {
     /// For people.
     #[serde(default)]
     pub note: String,
+}
+
+impl CreateSchedule {
+    /// A schedule of the namespace `default` that starts this run by a cron rule in UTC, with everything else left at its default.
+    pub fn new(id: impl Into<String>, cron: impl Into<String>, run: ScheduledRun) -> CreateSchedule {
+        CreateSchedule {
+            namespace: namespace_default(),
+            id: id.into(),
+            cron: cron.into(),
+            time_zone: None,
+            jitter_ms: None,
+            max_catchup: None,
+            overlap: None,
+            run,
+            paused: false,
+            note: String::new(),
+        }
+    }
 }
 
 /// A change of a schedule. What is left out stays as it is.
@@ -168,7 +195,7 @@ pub struct ScheduleView {
     pub next_fires: Vec<Time>,
     /// Runs it has started, in whatever way.
     pub fired: u64,
-    /// Fires that were left out.
+    /// Fires that were skipped or missed. Missed ones are counted up to 10,000 for each downtime.
     pub left_out: u64,
 }
 
@@ -245,7 +272,7 @@ pub struct ScheduleFire {
     pub fire_at: Time,
     /// When it was carried out.
     pub at: Time,
-    /// `started`, `skipped`, `triggered` or `backfilled`.
+    /// `started`, `skipped` (the run before it lived), `missed` (by a downtime, and beyond `max_catchup`), `triggered` or `backfilled`.
     pub what: String,
     /// The run it started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -254,6 +281,9 @@ pub struct ScheduleFire {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub state: Option<State>,
+    /// How many fires were missed, this one the newest of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed: Option<u64>,
 }
 
 /// A page of what became of a schedule's fires, newest first.

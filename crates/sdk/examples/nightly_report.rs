@@ -26,19 +26,12 @@ async fn send(text: &str) -> Result<(), StepError> {
 }
 
 pub fn nightly() -> Result<CreateSchedule, serde_json::Error> {
-    let mut run = ScheduledRun::new("reports", "report");
+    let mut run = ScheduledRun::workflow("reports", "report");
     run.input = Some(serde_json::value::to_raw_value("Last night")?);
     Ok(CreateSchedule {
-        namespace: "default".into(),
-        id: "nightly-report".into(),
-        cron: "0 3 * * *".into(),
         time_zone: Some("Europe/Berlin".into()),
-        jitter_ms: None,
-        max_catchup: None,
-        overlap: None,
-        run,
-        paused: false,
         note: "for those who get up early".into(),
+        ..CreateSchedule::new("nightly-report", "0 3 * * *", run)
     })
 }
 

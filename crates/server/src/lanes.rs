@@ -1,14 +1,18 @@
 //! Names of lanes and their numbers. Lanes are never renamed or removed, so what is known stays true.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, RwLock};
 
 use baton_store::{Lane, LaneId, LaneName, QueueId, Store, StoreResult};
+
+use crate::service::workflows::VERSION_MARK;
 
 #[derive(Debug, Default)]
 struct Known {
     by_name: HashMap<LaneName, Lane>,
     by_id: HashMap<LaneId, (Arc<LaneName>, QueueId)>,
+    /// Those that the store knows as lanes of workflows, as far as this server has heard.
+    workflows: HashSet<LaneId>,
 }
 
 /// A cache of the store's lanes.
@@ -54,6 +58,20 @@ impl Lanes {
         Ok(lanes)
     }
 
+    /// Says that runs of these lanes are workflows. The store is told once.
+    pub async fn mark_workflows(&self, lanes: &[Lane]) -> StoreResult<()> {
+        let new: Vec<LaneId> = {
+            let known = self.known.read().expect("nobody panics while holding it");
+            lanes.iter().map(|lane| lane.lane).filter(|lane| !known.workflows.contains(lane)).collect()
+        };
+        if new.is_empty() {
+            return Ok(());
+        }
+        self.store.mark_workflow_lanes(&new).await?;
+        self.known.write().expect("nobody panics while holding it").workflows.extend(new);
+        Ok(())
+    }
+
     /// The name of a lane; another server may have made it.
     pub async fn name(&self, lane: LaneId) -> StoreResult<Option<Arc<LaneName>>> {
         if let Some(name) = self.known_name(lane) {
@@ -71,6 +89,36 @@ impl Lanes {
     /// The queue of a lane, if the lane is known here.
     pub fn queue_of(&self, lane: LaneId) -> Option<QueueId> {
         self.known.read().expect("nobody panics while holding it").by_id.get(&lane).map(|(_, queue)| *queue)
+    }
+
+    /// Whether runs of a lane are workflows; another server may have said so.
+    pub async fn is_workflow(&self, lane: LaneId) -> StoreResult<bool> {
+        if self.known.read().expect("nobody panics while holding it").workflows.contains(&lane) {
+            return Ok(true);
+        }
+        let all = self.store.workflow_lanes().await?;
+        let mut known = self.known.write().expect("nobody panics while holding it");
+        known.workflows.extend(all);
+        Ok(known.workflows.contains(&lane))
+    }
+
+    /// The lanes of workflows that a filter of names finds. A type is found with all of its versions.
+    pub async fn find_workflows(
+        &self,
+        namespace: Option<&str>,
+        queue: Option<&str>,
+        workflow_type: Option<&str>,
+    ) -> StoreResult<Vec<LaneId>> {
+        let mut found = Vec::new();
+        for lane in self.store.workflow_lanes().await? {
+            let Some(name) = self.name(lane).await? else { continue };
+            let matches = |wanted: Option<&str>, name: &str| wanted.is_none_or(|wanted| wanted == name);
+            let plain = name.kind.split(VERSION_MARK).next().unwrap_or_default();
+            if matches(namespace, &name.namespace) && matches(queue, &name.queue) && matches(workflow_type, plain) {
+                found.push(lane);
+            }
+        }
+        Ok(found)
     }
 
     /// The lanes that a filter of names finds.

@@ -1,2 +1,2 @@
 -- Writes down what became of a fire.
-insert into fires (schedule_no, fire_at, at, what, run_id) values (?1, ?2, ?3, ?4, ?5)
+insert into fires (schedule_no, fire_at, at, what, run_id, missed) values (?1, ?2, ?3, ?4, ?5, ?6)

@@ -145,6 +145,17 @@ pub struct Fire {
     pub last_at: Millis,
     /// When the schedule is to be looked at next.
     pub next_at: Option<Millis>,
+    /// Older fires that nobody makes up for.
+    pub missed: Option<Missed>,
+}
+
+/// Fires that a downtime was too long to make up for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Missed {
+    /// The newest of them.
+    pub at: Millis,
+    /// How many there were.
+    pub count: u64,
 }
 
 /// What became of fires.
@@ -199,6 +210,8 @@ pub struct FireRecord {
     pub run: Option<RunId>,
     /// Where that stands, if it is still kept.
     pub state: Option<State>,
+    /// How many fires the line stands for that were missed, this one the newest of them.
+    pub missed: Option<u64>,
 }
 
 /// A part of the installation that sees nothing of the others.

@@ -47,6 +47,32 @@ pub struct Step {
     pub child: Option<RunId>,
 }
 
+/// What a workflow that sleeps waits for, as far as the store knows: which signal is the workflow's own secret.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Waits {
+    /// Steps that are tried again, and children that have not ended, by position.
+    pub open: Vec<OpenStep>,
+    /// Names of signals that it has not taken, and when they came, oldest first.
+    pub signals: Vec<(String, Millis)>,
+}
+
+/// A step that is tried again, or a child that has not ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OpenStep {
+    /// What kind.
+    pub kind: StepKind,
+    /// The name that was given.
+    pub name: String,
+    /// Attempts that have ended.
+    pub attempts: u32,
+    /// When the next attempt is due.
+    pub due_at: Option<Millis>,
+    /// The run of the child.
+    pub child: Option<RunId>,
+    /// What the last attempt said.
+    pub error: Option<String>,
+}
+
 /// An attempt of a step.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StepAttempt {

@@ -8,9 +8,9 @@ use baton_core::{Millis, RunId};
 use bytes::Bytes;
 
 use crate::{
-    Changes, ChildAnswer, ContinueAnswer, Delivered, Journal, LeaseRef, Message, MessageAnswer, NewChild, NewMessage,
-    NewRun, Page, Relations, RunRecord, Step, StepAnswer, StepAttempt, StepWrite, StoreResult, Submitted,
-    SuspendAnswer, Suspension, Verdict, Woken,
+    Changes, ChildAnswer, ContinueAnswer, Delivered, Journal, LaneId, LeaseRef, Message, MessageAnswer, NewChild,
+    NewMessage, NewRun, Page, Relations, RunRecord, Step, StepAnswer, StepAttempt, StepWrite, StoreResult, Submitted,
+    SuspendAnswer, Suspension, Verdict, Waits, Woken,
 };
 
 /// The verbs of workflows. Every [`crate::Store`] has them.
@@ -41,6 +41,8 @@ pub trait Workflows: Send + Sync {
     /// Submits a run that goes on after what another has completed, in one transaction: nobody gets it without that. Its first lease has the
     /// epoch 2, as that of a run that was held before.
     async fn retry_from(&self, from: RunId, run: NewRun, die: u64) -> StoreResult<Submitted>;
+    /// Says that runs of these lanes are workflows; forever.
+    async fn mark_workflow_lanes(&self, lanes: &[LaneId]) -> StoreResult<()>;
     /// Copies the completed steps of a run to one that has none.
     async fn copy_steps(&self, from: RunId, to: RunId) -> StoreResult<()>;
 
@@ -67,10 +69,16 @@ pub trait Workflows: Send + Sync {
         position: Option<u32>,
         page: Page<(u32, u32)>,
     ) -> StoreResult<Vec<StepAttempt>>;
+    /// What a workflow waits for; of each kind at most `limit`.
+    async fn waits(&self, run: RunId, limit: usize) -> StoreResult<Waits>;
+    /// Whether somebody began to undo what the run did: it has steps whose names begin with `undo `.
+    async fn is_undone(&self, run: RunId) -> StoreResult<bool>;
     /// What was published last, and when.
     async fn published(&self, run: RunId) -> StoreResult<Option<(Bytes, Millis)>>;
     /// Runs with their inputs, outputs and relatives, in the order asked for.
     async fn workflows(&self, runs: &[RunId]) -> StoreResult<Vec<Option<(RunRecord, Relations)>>>;
+    /// The lanes whose runs are workflows.
+    async fn workflow_lanes(&self) -> StoreResult<Vec<LaneId>>;
     /// Relatives of runs, in the order asked for.
     async fn relations(&self, runs: &[RunId]) -> StoreResult<Vec<Relations>>;
 }

@@ -76,6 +76,27 @@ pub const SCHEDULE_CREATE: Flags = Flags {
         ("id", "ID"),
         ("namespace", "--namespace"),
         ("cron", "--cron"),
+        ("time_zone", "--time-zone"),
+        ("jitter_ms", "--jitter"),
+        ("max_catchup", "--max-catchup"),
+        ("run.type", "--type"),
+        ("run.queue", "--queue"),
+        ("run.input", "--input"),
+        ("run.priority", "--priority"),
+        ("run.key", "--key"),
+        ("run.retry.max_attempts", "--max-attempts"),
+        ("run.timeout_ms", "--timeout"),
+        ("run.run_timeout_ms", "--run-timeout"),
+    ],
+};
+
+pub const SCHEDULE_UPDATE: Flags = Flags {
+    command: &["schedule", "update"],
+    names: &[
+        ("id", "ID"),
+        ("namespace", "--namespace"),
+        ("cron", "--cron"),
+        ("time_zone", "--time-zone"),
         ("jitter_ms", "--jitter"),
         ("max_catchup", "--max-catchup"),
         ("run.type", "--type"),
@@ -244,7 +265,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Flags; 26] = [
+    const ALL: [Flags; 27] = [
         RUN_SUBMIT,
         RUN_LIST,
         WORKER_LIST,
@@ -253,6 +274,7 @@ mod tests {
         QUEUE_PAUSE,
         QUEUE_RESUME,
         SCHEDULE_CREATE,
+        SCHEDULE_UPDATE,
         SCHEDULE_TRIGGER,
         SCHEDULE_BACKFILL,
         SCHEDULE_LIST,

@@ -161,7 +161,8 @@ fn show(format: Format, namespace: NamespaceView) {
 }
 
 fn table(page: &NamespacePage) -> String {
-    let mut table = Table::new(&["namespace", "disabled", "live runs", "workers", "schedules", "description"]);
+    let mut table =
+        Table::new(&["namespace", "disabled", "max live runs", "max workers", "max schedules", "description"]);
     for namespace in &page.namespaces {
         let disabled = match (&namespace.disabled_at, &namespace.disabled_reason) {
             (None, _) => "no".to_owned(),
@@ -174,7 +175,7 @@ fn table(page: &NamespacePage) -> String {
             or_dash(namespace.live_runs_max),
             or_dash(namespace.workers_max),
             or_dash(namespace.schedules_max),
-            namespace.description.clone(),
+            or_dash(Some(&namespace.description).filter(|description| !description.is_empty())),
         ]);
     }
     match &page.next_cursor {

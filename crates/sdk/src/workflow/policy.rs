@@ -13,7 +13,7 @@ pub struct RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// The server's default.
+    /// The server's default: three attempts.
     pub fn new() -> RetryPolicy {
         RetryPolicy::default()
     }
@@ -28,25 +28,25 @@ impl RetryPolicy {
         RetryPolicy::attempts(1)
     }
 
-    /// The wait before the second attempt.
+    /// The wait before the second attempt; 1 s unless given.
     pub fn first_interval(mut self, interval: Duration) -> RetryPolicy {
         self.policy.first_interval = Some(duration(interval));
         self
     }
 
-    /// Each wait is this many times the one before; 1 to 100.
+    /// Each wait is this many times the one before; 1 to 100, 2 unless given.
     pub fn factor(mut self, factor: f64) -> RetryPolicy {
         self.policy.factor = factor;
         self
     }
 
-    /// No wait is longer than this.
+    /// No wait is longer than this; 10 minutes unless given, or the first interval when that is longer.
     pub fn longest_interval(mut self, interval: Duration) -> RetryPolicy {
         self.policy.longest_interval = Some(duration(interval));
         self
     }
 
-    /// The share of the wait that is left to chance, 0 to 1.
+    /// The share of the wait that is left to chance, 0 to 1; a tenth unless given.
     pub fn jitter(mut self, jitter: f64) -> RetryPolicy {
         self.policy.jitter = Some(jitter);
         self

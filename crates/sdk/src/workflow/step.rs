@@ -193,6 +193,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Step<'_, T> {
             }
         };
         self.context.shared.lock().compensations.push(Compensation {
+            // The server knows by it that a run was undone: `Workflows::is_undone`.
             name: bounded(format!("undo {}", self.name)),
             retry: self.retry.clone(),
             timeout: self.timeout,

@@ -76,14 +76,16 @@ pub(super) fn due(
 /// A retry policy. What is left out is as everywhere.
 pub(super) fn retry(policy: v1::RetryPolicy) -> Result<RetryPolicy, Error> {
     let default = RetryPolicy::default();
-    let ms = |field, given: Option<Duration>, default: u64| {
-        Ok::<_, Error>(optional_span(field, given)?.map_or(default, |ms| ms as u64))
-    };
+    let ms = |field, given: Option<Duration>| Ok::<_, Error>(optional_span(field, given)?.map(|ms| ms as u64));
+    let (first_interval_ms, max_interval_ms) = RetryPolicy::intervals(
+        ms("retry.first_interval", policy.first_interval)?,
+        ms("retry.longest_interval", policy.longest_interval)?,
+    );
     Ok(RetryPolicy {
         max_attempts: if policy.max_attempts == 0 { default.max_attempts } else { policy.max_attempts },
-        first_interval_ms: ms("retry.first_interval", policy.first_interval, default.first_interval_ms)?,
+        first_interval_ms,
         factor: if policy.factor == 0.0 { default.factor } else { policy.factor },
-        max_interval_ms: ms("retry.longest_interval", policy.longest_interval, default.max_interval_ms)?,
+        max_interval_ms,
         jitter: policy.jitter.unwrap_or(default.jitter),
         non_retryable: policy.non_retryable,
     })

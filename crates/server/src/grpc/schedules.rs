@@ -12,7 +12,7 @@ use tonic::{Request, Response, Status};
 
 use super::convert::{duration, moment, optional_span, page, retry, run_state, some, timestamp};
 use super::workflows::opened;
-use crate::service::schedules::{self, Starts};
+use crate::service::schedules;
 use crate::service::workflows::{VERSION_MARK, invalid, pinned};
 use crate::{App, Error};
 
@@ -47,7 +47,7 @@ impl ScheduleService for Schedules {
             paused: request.paused,
             note: request.note,
         };
-        let (made, _) = schedules::create(&self.app, &who.caller, wanted, Starts::Workflows).await?;
+        let (made, _) = schedules::create(&self.app, &who.caller, wanted).await?;
         Ok(Response::new(shown(made)))
     }
 
@@ -95,7 +95,7 @@ impl ScheduleService for Schedules {
             change.run = Some(run(&namespace, start)?);
         }
         let id = &request.schedule_id;
-        let changed = schedules::change(&self.app, &who.caller, &namespace, id, change, Starts::Workflows).await?;
+        let changed = schedules::change(&self.app, &who.caller, &namespace, id, change).await?;
         Ok(Response::new(shown(changed)))
     }
 
@@ -215,7 +215,7 @@ fn run(namespace: &str, start: v1::StartWorkflowRequest) -> Result<ScheduledRun,
         key: start.key,
         retry: Some(start.retry.map(retry).transpose()?.unwrap_or(once)),
         run_timeout_ms: optional_span("spec.start.timeout", start.timeout)?.map(|ms| ms as u64),
-        ..ScheduledRun::new(
+        ..ScheduledRun::workflow(
             some(start.task_queue).unwrap_or_else(|| QUEUE_DEFAULT.into()),
             pinned(&start.workflow_type, start.pin_version.as_deref()),
         )
@@ -282,5 +282,6 @@ fn fire(fire: ScheduleFire) -> v1::ScheduleRun {
         run_id: fire.run_id.unwrap_or_default(),
         what: fire.what,
         state: fire.state.map_or(v1::RunState::Unspecified, run_state).into(),
+        missed: fire.missed.unwrap_or(0),
     }
 }

@@ -15,7 +15,7 @@ use super::extract::{Auth, Json, Params, Path};
 use super::queues::InNamespace;
 use super::runs::{cursor, page_size};
 use super::{answer, ok};
-use crate::service::schedules::{self, Starts};
+use crate::service::schedules;
 use crate::{App, Error};
 
 /// Fires that are shown unless somebody asks for more.
@@ -32,7 +32,7 @@ pub(super) async fn create(
     Auth(caller): Auth,
     Json(wanted): Json<CreateSchedule>,
 ) -> Result<Response, Error> {
-    let (made, is_new) = schedules::create(&app, &caller, wanted, Starts::Runs).await?;
+    let (made, is_new) = schedules::create(&app, &caller, wanted).await?;
     Ok(answer(if is_new { StatusCode::CREATED } else { StatusCode::OK }, &made))
 }
 
@@ -92,7 +92,7 @@ pub(super) async fn change(
     Params(within): Params<InNamespace>,
     Json(wanted): Json<ChangeSchedule>,
 ) -> Result<Response, Error> {
-    Ok(ok(&schedules::change(&app, &caller, within.name(), &id, wanted, Starts::Runs).await?))
+    Ok(ok(&schedules::change(&app, &caller, within.name(), &id, wanted).await?))
 }
 
 /// Delete a schedule. Its runs stay.

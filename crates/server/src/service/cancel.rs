@@ -3,13 +3,18 @@
 use baton_core::{Millis, RunId};
 use baton_store::Scope;
 
-use super::{Outcome, settle, visible};
+use super::{Outcome, settle, visible, workflows};
 use crate::auth::Caller;
 use crate::{App, Error};
 
-/// Cancels one run: at once when nobody holds it, otherwise its worker is told and has a grace time.
+/// Cancels one run: at once when nobody holds it, otherwise its worker is told and has a grace time. A workflow that has begun may clean up, also
+/// when it sleeps and nobody holds it.
 pub async fn one(app: &App, caller: &Caller, run: RunId) -> Result<Outcome, Error> {
-    visible(app, caller, Scope::Submit, run).await?;
+    let record = visible(app, caller, Scope::Submit, run).await?;
+    if app.lanes.is_workflow(record.lane).await? {
+        let state = workflows::cancel::one(app, caller, run, None).await?;
+        return Ok(Outcome { state, cancelling: !state.is_ended() });
+    }
     app.metrics.cancel.calls.inc();
     app.metrics.cancel.runs.inc();
     let changes = app.store.cancel(vec![run], app.current().cancel_grace_ms as Millis).await?;

@@ -2,7 +2,7 @@
 
 use baton_core::{Millis, RunId, State, rate};
 use baton_proto::{Explanation, Holder, Time, WaitReason};
-use baton_store::{FOR_GOOD, Page, Queue, RunRecord, Scope, Worker, WorkerFilter, WorkerStatus};
+use baton_store::{FOR_GOOD, Page, Queue, RunRecord, Scope, StepKind, Waits, Worker, WorkerFilter, WorkerStatus};
 
 use super::visible;
 use crate::auth::Caller;
@@ -12,12 +12,15 @@ use crate::{App, Error};
 const POSITION_CAP: u64 = 10_000;
 /// Workers looked at.
 const WORKERS_MAX: usize = 1_000;
+/// Children, steps and signals of a workflow that are named.
+const WAITS_MAX: usize = 5;
 
 /// Explains one run.
 pub async fn one(app: &App, caller: &Caller, run: RunId) -> Result<Explanation, Error> {
     let record = visible(app, caller, Scope::Read, run).await?;
     match record.state {
-        State::Pending | State::Sleeping => waiting(app, record).await,
+        State::Pending => waiting(app, record).await,
+        State::Sleeping => sleeping(app, record).await,
         State::Assigned | State::Running => held(app, record).await,
         State::Completed | State::Failed | State::Cancelled => Ok(ended(record)),
     }
@@ -65,6 +68,39 @@ async fn held(app: &App, record: RunRecord) -> Result<Explanation, Error> {
     })
 }
 
+/// As what waits, and what the workflow waits for.
+async fn sleeping(app: &App, record: RunRecord) -> Result<Explanation, Error> {
+    let waits = app.store.waits(record.id, WAITS_MAX).await?;
+    let mut explanation = waiting(app, record).await?;
+    explanation.reasons.extend(waits_for(waits));
+    Ok(explanation)
+}
+
+fn waits_for(waits: Waits) -> Vec<WaitReason> {
+    let mut reasons = Vec::new();
+    let mut because = |code: &str, message: String| reasons.push(WaitReason { code: code.into(), message });
+    for open in waits.open {
+        match (open.kind, open.child) {
+            (StepKind::Child, Some(run)) => {
+                because("child", format!("It waits for the end of its child {} ({run}).", open.name));
+            }
+            _ => {
+                let again = open.due_at.map_or_else(String::new, |due| format!(" at {}", Time(due)));
+                let why = open.error.map_or_else(String::new, |error| format!(": {error}"));
+                let (name, attempts) = (open.name, open.attempts);
+                because(
+                    "step_retry",
+                    format!("The step {name} is tried again{again}; attempt {attempts} failed{why}."),
+                );
+            }
+        }
+    }
+    for (name, at) in waits.signals {
+        because("signal_not_taken", format!("It has not taken the signal {name} of {}.", Time(at)));
+    }
+    reasons
+}
+
 async fn waiting(app: &App, record: RunRecord) -> Result<Explanation, Error> {
     let lane = app.lanes.name(record.lane).await?.ok_or(Error::Internal)?;
     let queues = app.store.queues(Some(&lane.namespace)).await?;
@@ -109,15 +145,13 @@ fn reasons(
 ) -> Vec<WaitReason> {
     let mut reasons = Vec::new();
     let mut because = |code: &str, message: String| reasons.push(WaitReason { code: code.into(), message });
-    if record.due_at >= FOR_GOOD {
-        let what = "It waits for a message: a signal, the end of a child, or a request to cancel.";
-        because("waits_for_message", what.to_owned());
+    if record.state == State::Sleeping && record.due_at >= FOR_GOOD {
+        because("message", "It sleeps until a message comes: a signal, or the end of a child.".into());
+    } else if record.state == State::Sleeping && record.due_at > now {
+        let left = record.due_at - now;
+        because("due_later", format!("It sleeps until {}, for another {left} ms.", Time(record.due_at)));
     } else if record.due_at > now {
-        let what = match record.state {
-            State::Sleeping => "It sleeps",
-            _ if record.failures > 0 => "Its next attempt is due",
-            _ => "It is due",
-        };
+        let what = if record.failures > 0 { "Its next attempt is due" } else { "It is due" };
         because("due_later", format!("{what} at {}, in {} ms.", Time(record.due_at), record.due_at - now));
     }
     if let Some(until) = queue.paused_until.filter(|until| *until > now) {

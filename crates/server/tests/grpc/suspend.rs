@@ -46,7 +46,7 @@ async fn a_signal_wakes_a_workflow_that_sleeps_and_is_taken_once(on: On) {
     let (worker, run) = rig.held().await;
     assert!(rig.client.suspend(suspension(&run, 0)).await.unwrap().into_inner().suspended);
     let explained = rig.server.client.explain(&run.run_id).await.unwrap();
-    assert_eq!(explained.reasons[0].code, "waits_for_message", "{}", explained.summary);
+    assert_eq!(explained.reasons[0].code, "message", "{}", explained.summary);
     assert_eq!(rig.signal(&run.run_id, "approved", "true").await, 1);
     let woken = rig.poll(&worker).await;
     let message = &woken.messages[0];

@@ -135,6 +135,7 @@ passing_all_on! { Workflows:
     fn leave_messages(messages: Vec<NewMessage>) -> (Vec<MessageAnswer>, Woken);
     fn set_deadlines(deadlines: Vec<(RunId, Millis, bool)>) -> ();
     fn retry_from(from: RunId, run: NewRun, die: u64) -> Submitted;
+    fn mark_workflow_lanes(lanes: &[LaneId]) -> ();
     fn copy_steps(from: RunId, to: RunId) -> ();
     fn deliver(grace_ms: Millis, limit: usize) -> Delivered;
     fn end_overdue(limit: usize) -> Delivered;
@@ -142,8 +143,11 @@ passing_all_on! { Workflows:
     fn messages(run: RunId, seen: i64) -> Vec<Message>;
     fn steps(run: RunId, page: Page<u32>) -> Vec<Step>;
     fn step_attempts(run: RunId, position: Option<u32>, page: Page<(u32, u32)>) -> Vec<StepAttempt>;
+    fn is_undone(run: RunId) -> bool;
+    fn waits(run: RunId, limit: usize) -> Waits;
     fn published(run: RunId) -> Option<(Bytes, Millis)>;
     fn workflows(runs: &[RunId]) -> Vec<Option<(RunRecord, Relations)>>;
+    fn workflow_lanes() -> Vec<LaneId>;
     fn relations(runs: &[RunId]) -> Vec<Relations>;
 }
 

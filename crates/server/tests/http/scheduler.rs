@@ -71,6 +71,11 @@ async fn fires_of_a_downtime_are_made_up_for_the_newest_of_them(on: On) {
     fired(&server, "few", 3).await;
     assert_eq!(started(&server, "few").await, [7, 8, 9].map(|minute| MINUTE + minute * 60_000));
     fired(&server, "all", 5).await;
+    // What was too much is said, and counted.
+    let fires = server.client.schedule_runs("default", "few", None, None).await.unwrap().fires;
+    let missed: Vec<_> = fires.iter().filter(|fire| fire.what == "missed").map(|f| (f.fire_at.0, f.missed)).collect();
+    assert_eq!(missed, [(MINUTE + 6 * 60_000, Some(7))]);
+    assert_eq!((shown(&server, "few").await.left_out, shown(&server, "all").await.left_out), (7, 0));
     // And it goes on as always.
     server.clock.advance(60_000);
     fired(&server, "few", 4).await;

@@ -17,6 +17,7 @@ on_both!(
     parallel_branches_survive_being_suspended,
     a_workflow_continues_as_new_and_is_followed,
     a_saga_is_undone,
+    a_sleeping_workflow_that_is_cancelled_as_a_run_cleans_up,
     a_pinned_run_waits_for_its_version,
     a_run_is_started_once_for_its_key_and_listed,
     many_workflows_at_once,
@@ -203,6 +204,31 @@ async fn a_saga_is_undone(on: On) {
     assert_eq!(error, ResultError::Failed { reason: "error".into(), message: "no car".into() });
     let names: Vec<_> = handle.steps().await.unwrap().into_iter().map(|step| step.name).collect();
     assert_eq!(names, ["flight", "hotel", "undo hotel", "undo flight"]);
+    // Nor can it go on after steps that are no longer true.
+    let refused = handle.retry(false).await.unwrap_err();
+    assert_eq!(refused.code(), Some("conflict"), "{refused:?}");
+    let again = handle.retry(true).await.unwrap();
+    within(again.result::<()>()).await.unwrap_err();
+    assert_eq!(again.steps().await.unwrap().len(), 4);
+    working.stop().await;
+}
+
+async fn a_sleeping_workflow_that_is_cancelled_as_a_run_cleans_up(on: On) {
+    let site = Site::start(on).await;
+    let mut worker = site.worker().await;
+    worker.register("trip", |ctx: Context, (): ()| async move {
+        ctx.step("flight", || async { Ok(()) }).compensate(|()| async { Ok(()) }).await?;
+        ctx.signal::<()>("go").await
+    });
+    let working = Working::begin(worker);
+    let handle = site.begin("trip", &()).await;
+    until(&handle, State::Sleeping).await;
+    let told = site.client.cancel(handle.run_id()).await.unwrap();
+    assert!(told.cancelling || told.state == State::Cancelled, "{told:?}");
+    assert!(matches!(within(handle.result::<()>()).await.unwrap_err(), ResultError::Cancelled { .. }));
+    let names: Vec<_> = handle.steps().await.unwrap().into_iter().map(|step| step.name).collect();
+    assert_eq!(names.last().map(String::as_str), Some("undo flight"), "{names:?}");
+    assert_eq!(site.client.cancel(handle.run_id()).await.unwrap().state, State::Cancelled, "once more");
     working.stop().await;
 }
 

@@ -47,6 +47,11 @@ statements! {
     COMPLETE_RUNS = "complete_runs.pg.sql";
     CONTINUE_RUN = "continue_run.pg.sql";
     COPY_STEPS = "copy_steps.pg.sql";
+    LIST_UNTAKEN_SIGNALS = "list_untaken_signals.pg.sql";
+    LIST_WAITS = "list_waits.pg.sql";
+    LIST_WORKFLOW_LANES = "list_workflow_lanes.pg.sql";
+    MARK_WORKFLOW_LANES = "mark_workflow_lanes.pg.sql";
+    READ_UNDONE = "read_undone.pg.sql";
     SET_REMEMBERS = "set_remembers.pg.sql";
     COUNT_BUILDER = "count_builder.pg.sql";
     COUNT_BUILDS = "count_builds.pg.sql";

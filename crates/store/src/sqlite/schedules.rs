@@ -77,7 +77,7 @@ impl Schedules for SqliteStore {
             let started = start(sql, fires)?;
             let mut new = 0;
             for (at, submitted) in started.iter().filter(|(_, submitted)| submitted.is_new) {
-                note(sql, number, *at, kind, Some(submitted.run))?;
+                note(sql, number, *at, kind, Some(submitted.run), None)?;
                 new += 1;
             }
             sql.execute(statements::COUNT_FIRED, params![number, new])?;
@@ -150,11 +150,14 @@ fn fire(sql: &Sql<'_>, all: Fire) -> StoreResult<FireAnswer> {
     let started = start(sql, chosen)?;
     let refused = plan.start.iter().filter(|at| started.iter().all(|(started, _)| started != *at));
     let left_out: Vec<Millis> = plan.left_out.iter().chain(refused).copied().collect();
+    if let Some(missed) = all.missed {
+        note(sql, all.schedule, missed.at, FireKind::Skipped, None, Some(missed.count))?;
+    }
     for at in &left_out {
-        note(sql, all.schedule, *at, FireKind::Skipped, None)?;
+        note(sql, all.schedule, *at, FireKind::Skipped, None, None)?;
     }
     for (at, submitted) in started.iter().filter(|(_, submitted)| submitted.is_new) {
-        note(sql, all.schedule, *at, FireKind::Started, Some(submitted.run))?;
+        note(sql, all.schedule, *at, FireKind::Started, Some(submitted.run), None)?;
     }
     let last = started.last();
     sql.execute(
@@ -167,7 +170,7 @@ fn fire(sql: &Sql<'_>, all: Fire) -> StoreResult<FireAnswer> {
             last.map(|(at, _)| *at),
             last.map(|(_, submitted)| *submitted.run.0.as_bytes()),
             started.iter().filter(|(_, submitted)| submitted.is_new).count() as i64,
-            left_out.len() as i64,
+            left_out.len() as i64 + all.missed.map_or(0, |missed| missed.count as i64),
         ],
     )?;
     Ok(FireAnswer::Fired(started))
@@ -188,9 +191,17 @@ fn start(sql: &Sql<'_>, fires: Vec<FireRun>) -> StoreResult<Vec<(Millis, Submitt
     Ok(started)
 }
 
-fn note(sql: &Sql<'_>, number: ScheduleNo, fire_at: Millis, kind: FireKind, run: Option<RunId>) -> StoreResult<()> {
+fn note(
+    sql: &Sql<'_>,
+    number: ScheduleNo,
+    fire_at: Millis,
+    kind: FireKind,
+    run: Option<RunId>,
+    missed: Option<u64>,
+) -> StoreResult<()> {
     let run = run.map(|run| *run.0.as_bytes());
-    sql.execute(statements::INSERT_FIRE, params![number, fire_at, sql.now, kind.code(), run])?;
+    let missed = missed.map(|count| count as i64);
+    sql.execute(statements::INSERT_FIRE, params![number, fire_at, sql.now, kind.code(), run, missed])?;
     Ok(())
 }
 
@@ -222,5 +233,6 @@ fn record(row: &Row<'_>) -> Result<FireRecord> {
         kind: rows::coded(row, 3, FireKind::from_code)?,
         run: rows::maybe(row, 4, rows::run_id)?,
         state: rows::maybe(row, 5, rows::state)?,
+        missed: row.get::<_, Option<i64>>(6)?.map(|count| count.max(0) as u64),
     })
 }

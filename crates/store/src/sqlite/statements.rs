@@ -20,6 +20,11 @@ statements! {
     INSERT_LANE = "insert_lane.sqlite.sql";
     READ_LANE = "read_lane.sqlite.sql";
     LIST_LANES = "list_lanes.sqlite.sql";
+    MARK_WORKFLOW_LANE = "mark_workflow_lane.sqlite.sql";
+    LIST_WORKFLOW_LANES = "list_workflow_lanes.sqlite.sql";
+    LIST_WAITS = "list_waits.sqlite.sql";
+    LIST_UNTAKEN_SIGNALS = "list_untaken_signals.sqlite.sql";
+    READ_UNDONE = "read_undone.sqlite.sql";
     LIST_QUEUES = "list_queues.sqlite.sql";
     READ_QUEUE = "read_queue.sqlite.sql";
     UPDATE_QUEUE = "update_queue.sqlite.sql";

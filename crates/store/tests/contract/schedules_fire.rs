@@ -3,7 +3,7 @@
 use baton_core::schedule::Overlap;
 use baton_core::{Millis, RunId, State};
 use baton_store::{
-    Due, Fire, FireAnswer, FireKind, FireRun, Idempotency, NewRun, NewSchedule, Page, Schedule, ScheduleChange,
+    Due, Fire, FireAnswer, FireKind, FireRun, Idempotency, Missed, NewRun, NewSchedule, Page, Schedule, ScheduleChange,
 };
 
 use crate::rig::{Rig, START, contract, done, lease, once, run};
@@ -20,6 +20,7 @@ contract!(
     runs_with_keys_of_their_own_are_placed_fairly,
     a_run_with_a_timeout_has_a_deadline,
     a_key_that_somebody_took_leaves_the_fire_out,
+    missed_fires_are_one_line_and_all_counted,
     fires_by_hand_start_what_is_not_there_yet,
     history_is_read_in_pages_and_forgotten,
 );
@@ -38,7 +39,15 @@ async fn fire(rig: &Rig, seen: &Schedule, overlap: Overlap, at: &[Millis]) -> Fi
         fires.push(fire_run(rig, *at).await);
     }
     let last_at = at.last().copied().unwrap_or(seen.last_at);
-    Fire { schedule: seen.number, revision: seen.revision, overlap, fires, last_at, next_at: Some(last_at + 1_000) }
+    Fire {
+        schedule: seen.number,
+        revision: seen.revision,
+        overlap,
+        fires,
+        last_at,
+        next_at: Some(last_at + 1_000),
+        missed: None,
+    }
 }
 
 /// Carries out fires, and returns what was started.
@@ -225,6 +234,27 @@ async fn a_key_that_somebody_took_leaves_the_fire_out(rig: Rig) {
     let expected = [(1, FireKind::Skipped, None), (2, FireKind::Started, Some(started[0].1.run))];
     assert_eq!(history(&rig).await, expected);
     assert_eq!((shown(&rig).await.fired, shown(&rig).await.left_out), (1, 1));
+}
+
+async fn missed_fires_are_one_line_and_all_counted(rig: Rig) {
+    made(&rig, new_schedule("default", "a")).await;
+    rig.clock.advance(10_000);
+    let missed = Some(Missed { at: START + 8_000, count: 7 });
+    let late = fire(&rig, &shown(&rig).await, Overlap::Skip, &[START + 9_000, START + 10_000]).await;
+    let FireAnswer::Fired(started) = rig.store.fire(Fire { missed, ..late }).await.unwrap() else { panic!("stale") };
+    assert_eq!(started.len(), 1);
+    let now = shown(&rig).await;
+    assert_eq!((now.fired, now.left_out), (1, 8));
+    let page = rig.store.fires(now.number, Page { after: None, limit: 10 }).await.unwrap();
+    let lines: Vec<_> = page.iter().rev().map(|line| (line.fire_at, line.kind, line.missed)).collect();
+    assert_eq!(
+        lines,
+        [
+            (START + 8_000, FireKind::Skipped, Some(7)),
+            (START + 10_000, FireKind::Skipped, None),
+            (START + 9_000, FireKind::Started, None)
+        ]
+    );
 }
 
 async fn fires_by_hand_start_what_is_not_there_yet(rig: Rig) {

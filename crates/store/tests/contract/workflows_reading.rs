@@ -1,7 +1,7 @@
 //! Reading what workflows have besides their runs, and what becomes of it in the end.
 
-use baton_core::RunId;
-use baton_store::{ChildAnswer, Page, Relations, StepKind, StepState, StepWrite};
+use baton_core::{RunId, State};
+use baton_store::{ChildAnswer, Page, Relations, StepKind, StepState, StepWrite, Waits};
 use bytes::Bytes;
 
 use crate::rig::{Rig, START, contract, done, run};
@@ -16,6 +16,8 @@ contract!(
     retention_leaves_nothing_behind,
     several_are_read_in_the_order_asked_for,
     plain_runs_have_nothing_besides_themselves,
+    lanes_of_workflows_are_known_by_a_mark,
+    what_a_workflow_waits_for_is_found,
 );
 
 fn position(step: &baton_store::Step) -> u32 {
@@ -199,4 +201,46 @@ async fn plain_runs_have_nothing_besides_themselves(rig: Rig) {
     assert_eq!(rig.store.journals(&[lease.run]).await.unwrap(), [Default::default()]);
     assert_eq!(rig.store.relations(&[lease.run]).await.unwrap(), [Default::default()]);
     assert_eq!((rig.steps(lease.run).await, rig.step_attempts(lease.run, None).await), (vec![], vec![]));
+}
+
+async fn lanes_of_workflows_are_known_by_a_mark(rig: Rig) {
+    let (flow, plain, other) = (rig.lane("flow").await, rig.lane("plain").await, rig.lane("other").await);
+    assert!(rig.store.workflow_lanes().await.unwrap().is_empty());
+    for _ in 0..2 {
+        rig.store.mark_workflow_lanes(&[flow.lane, other.lane]).await.unwrap();
+    }
+    let mut marked = rig.store.workflow_lanes().await.unwrap();
+    marked.sort();
+    assert_eq!(marked, [flow.lane, other.lane]);
+    assert!(!marked.contains(&plain.lane));
+}
+
+async fn what_a_workflow_waits_for_is_found(rig: Rig) {
+    let (lane, children) = (rig.lane("flow").await, rig.lane("child").await);
+    let (_, parent) = rig.held(run(lane)).await;
+    assert_eq!(rig.store.waits(parent.run, 10).await.unwrap(), Waits::default());
+    rig.step(parent, 0, "done", "").await;
+    assert!(!rig.store.is_undone(parent.run).await.unwrap());
+    rig.store.write_steps(vec![fails(parent, 1, "shaky", 1, 3)]).await.unwrap();
+    let ended = rig.child(parent, 2, children).await;
+    let held = rig.claim_again(children).await;
+    assert_eq!(rig.complete(held).await, done(State::Completed));
+    rig.deliver().await;
+    let lives = rig.child(parent, 4, children).await;
+    for name in ["first", "go", "typo"] {
+        rig.signal(parent.run, name).await;
+    }
+    let messages = rig.message_names(parent.run).await;
+    let number = messages.iter().find(|(_, name)| name == "go").unwrap().0;
+    rig.store.write_steps(vec![taking(parent, 6, number)]).await.unwrap();
+    let waits = rig.store.waits(parent.run, 10).await.unwrap();
+    let open: Vec<_> = waits.open.iter().map(|open| (open.kind, open.name.as_str(), open.child)).collect();
+    assert_eq!(open, [(StepKind::Step, "shaky", None), (StepKind::Child, "child", Some(lives))], "not {ended}");
+    assert_eq!((waits.open[0].attempts, waits.open[0].error.as_deref()), (1, Some("attempt 1 broke")));
+    assert!(waits.open[0].due_at.is_some());
+    assert_eq!(waits.signals, [("first".into(), START), ("typo".into(), START)]);
+    let one = rig.store.waits(parent.run, 1).await.unwrap();
+    assert_eq!((one.open.len(), one.signals.len()), (1, 1));
+    rig.step(parent, 7, "undo done", "").await;
+    assert!(rig.store.is_undone(parent.run).await.unwrap());
 }

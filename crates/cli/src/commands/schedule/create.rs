@@ -52,7 +52,10 @@ pub struct CreateArgs {
     /// Runs with the same key take turns, and may be limited.
     #[arg(long)]
     key: Option<String>,
-    /// Attempts in all; 3 unless given.
+    /// It is a workflow: tried once unless told otherwise, and it may clean up when it is cancelled.
+    #[arg(long)]
+    workflow: bool,
+    /// Attempts in all; 3 unless given, 1 for a workflow.
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
     /// How long one attempt may take.
@@ -71,7 +74,7 @@ pub struct CreateArgs {
     format: Format,
 }
 
-fn parse_overlap(word: &str) -> Result<Overlap, String> {
+pub(super) fn parse_overlap(word: &str) -> Result<Overlap, String> {
     match word {
         "allow" => Ok(Overlap::Allow),
         "skip" => Ok(Overlap::Skip),
@@ -99,6 +102,7 @@ pub async fn create(client: &Client, args: CreateArgs) -> Result<(), Exit> {
             retry: args.max_attempts.map(|max_attempts| RetryPolicy { max_attempts, ..RetryPolicy::default() }),
             timeout_ms: args.timeout.map(ms),
             run_timeout_ms: args.run_timeout.map(ms),
+            workflow: args.workflow,
             ..ScheduledRun::new(args.queue, args.kind)
         },
         paused: args.paused,

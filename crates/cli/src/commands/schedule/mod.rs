@@ -2,6 +2,7 @@
 
 mod create;
 mod show;
+mod update;
 
 use baton::Client;
 use baton::proto::{BackfillSchedule, NAMESPACE_DEFAULT, NextFires, PauseSchedule, Time, TriggerSchedule};
@@ -23,10 +24,10 @@ pub enum ScheduleCommand {
   baton schedule create nightly --cron '0 2 * * *' --type report
   baton schedule create opening --cron '0 9 * * MON-FRI' --time-zone Europe/Berlin --type greet --input '{\"a\":1}'
   baton schedule create sync --cron '*/10 * * * * *' --type sync --overlap skip --jitter 2s
+  baton schedule create billing --cron '0 6 1W * *' --type bill_all --queue billing --workflow
   baton schedule create month-end --cron '0 18 L * *' --type close --max-catchup 1 --paused
 
-Fields: [second] minute hour day-of-month month day-of-week [year]. Names, ranges, steps, lists, L, ? and
-@hourly, @daily, @weekly, @monthly, @yearly are understood.")]
+Fields: [second] minute hour day-of-month month day-of-week [year]. Names, ranges, steps, lists, ?, L (last), W (nearest workday), # (second Friday: FRI#2) and @hourly, @daily, @weekly, @monthly, @yearly are understood.")]
     Create(create::CreateArgs),
     /// List schedules, paused ones among them.
     #[command(
@@ -41,6 +42,13 @@ Fields: [second] minute hour day-of-month month day-of-week [year]. Names, range
   baton schedule get nightly
   baton schedule get nightly --json")]
     Get(OneArgs),
+    /// Change a schedule. What is not given stays as it is.
+    #[command(after_help = "Examples:
+  baton schedule update nightly --cron '0 3 * * *'
+  baton schedule update nightly --input @report.json --note 'the new form'
+
+A new rule or time zone holds from now on.")]
+    Update(update::UpdateArgs),
     /// Let a schedule wait. Fires that it misses are not made up for.
     #[command(after_help = "Examples:
   baton schedule pause nightly
@@ -192,6 +200,7 @@ pub async fn execute(connection: &Connection, command: ScheduleCommand) -> Resul
 async fn ask(client: &Client, command: ScheduleCommand) -> Result<(), Exit> {
     match command {
         ScheduleCommand::Create(args) => create::create(client, args).await?,
+        ScheduleCommand::Update(args) => update::update(client, args).await?,
         ScheduleCommand::List(args) => {
             let page = client.schedules(args.namespace.as_deref(), Some(args.limit), args.cursor.as_deref()).await;
             args.format.print(&page.map_err(flags::SCHEDULE_LIST.explain())?, show::page);
@@ -230,6 +239,9 @@ async fn ask(client: &Client, command: ScheduleCommand) -> Result<(), Exit> {
             let id = args.id.ok_or_else(|| Exit::usage("a schedule or --cron is wanted"))?;
             let next = client.next_fires(&args.namespace, &id, Some(args.count)).await;
             args.format.print(&next.map_err(flags::SCHEDULE_NEXT.explain())?, show::next);
+            if client.schedule(&args.namespace, &id).await?.paused {
+                eprintln!("{id} is paused: none of these comes before `baton schedule resume {id}`");
+            }
         }
     }
     Ok(())

@@ -46,7 +46,7 @@ pub(super) fn one(schedule: &ScheduleView) -> String {
     table.field("zone", Some(&schedule.time_zone));
     table.field("paused", Some(if schedule.paused { "yes" } else { "no" }));
     table.field("note", Some(&schedule.note).filter(|note| !note.is_empty()));
-    table.field("type", Some(&schedule.run.kind));
+    table.field(if schedule.run.workflow { "workflow" } else { "type" }, Some(&schedule.run.kind));
     table.field("queue", Some(&schedule.run.queue));
     table.field("input", schedule.run.input.as_ref().map(|input| input.get()));
     table.field("overlap", Some(overlap(schedule.overlap)));
@@ -69,7 +69,10 @@ pub(super) fn fires(page: &ScheduleFires) -> String {
     for fire in &page.fires {
         table.row([
             fire.fire_at.to_string(),
-            fire.what.clone(),
+            match fire.missed {
+                Some(1) | None => fire.what.clone(),
+                Some(count) => format!("{} ({count} up to then)", fire.what),
+            },
             or_dash(fire.run_id.as_ref()),
             or_dash(fire.state.map(|state| state.as_str())),
             fire.at.to_string(),

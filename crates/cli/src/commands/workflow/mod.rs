@@ -30,7 +30,7 @@ pub enum WorkflowCommand {
 
 Prints the identifier of its run. The same idempotency key again gives the same run.")]
     Start(start::StartArgs),
-    /// List workflows and other runs, newest first.
+    /// List workflows, newest first.
     #[command(
         visible_alias = "ls",
         after_help = "Examples:
@@ -80,6 +80,11 @@ Each signal is taken once, in the order of sending. One that nobody waits for ye
   baton workflow history 0198c1f2-...
   baton workflow history 0198c1f2-... --json")]
     History(OneArgs),
+    /// Say why a workflow is where it is, and what it waits for.
+    #[command(after_help = "Examples:
+  baton workflow explain 0198c1f2-...
+  baton workflow explain 0198c1f2-... --json")]
+    Explain(OneArgs),
     /// Start a workflow again that has ended, as a new run.
     #[command(after_help = "Examples:
   baton workflow retry 0198c1f2-...                goes on after the steps that were completed
@@ -192,6 +197,7 @@ pub async fn execute(client: &Client, command: WorkflowCommand) -> Result<(), Ex
         WorkflowCommand::History(OneArgs { run, format }) => {
             format.print(&history::read(client, &run.run).await.map_err(asked)?, show::history);
         }
+        WorkflowCommand::Explain(OneArgs { run, format }) => super::run::explain(client, &run.run, format).await?,
         WorkflowCommand::Retry(RetryArgs { one: OneArgs { run, format }, from_start }) => {
             let again = client.workflow(run.run).retry(from_start).await.map_err(asked)?;
             format.print(&view::Started::from(&again), |started| started.id.clone());

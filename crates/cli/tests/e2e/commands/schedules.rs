@@ -55,6 +55,22 @@ async fn schedules_from_the_command_line(store: Store) {
     assert!(fires.contains(&run) && fires.matches("backfilled").count() == 5 && fires.contains("triggered"), "{fires}");
     let next = person.json(&["schedule", "next", "nightly", "--count", "3"]).await;
     assert_eq!(next["fires"].as_array().unwrap().len(), 3);
+    let next = person.baton(&["schedule", "next", "nightly"]).await;
+    assert!(next.code == 0 && next.err.contains("nightly is paused"), "{next:?}");
+    let update = ["schedule", "update", "nightly", "--cron", "0 6 1W * *", "--queue", "r", "--workflow", "true"];
+    let changed = person.json(&update).await;
+    assert_eq!(
+        (&changed["cron"], &changed["run"]["queue"], &changed["run"]["workflow"], &changed["paused"]),
+        (&json!("0 6 1W * *"), &json!("r"), &json!(true), &json!(true))
+    );
+    let kept = (&changed["run"]["input"], &changed["run"]["type"], &changed["overlap"], &changed["note"]);
+    assert_eq!(kept, (&json!({"a": 1}), &json!("report"), &json!("skip"), &json!("later")), "what was not given");
+    let changed = person.json(&["schedule", "update", "nightly", "--note", "now", "--max-catchup", "6"]).await;
+    assert_eq!((&changed["note"], &changed["run"]["queue"]), (&json!("now"), &json!("r")));
+    let wrong = person.baton(&["schedule", "update", "nightly", "--cron", "61 * * * *"]).await;
+    assert!(wrong.code == 4 && wrong.err.contains("--cron is wrong in the field minute"), "{wrong:?}");
+    assert_eq!(person.baton(&["schedule", "update", "nightly"]).await.code, 2, "nothing to change");
+    assert_eq!(person.baton(&["schedule", "update", "none", "--note", "x"]).await.code, 3);
     assert_eq!(person.json(&["schedule", "resume", "nightly"]).await["paused"], false);
     person.baton(&["schedule", "delete", "nightly"]).await.ok();
     assert_eq!(person.baton(&["schedule", "get", "nightly"]).await.code, 3);

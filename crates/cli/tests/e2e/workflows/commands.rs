@@ -136,6 +136,12 @@ async fn workflows_are_listed_page_by_page(store: Store) {
     let mobile = person.json(&["workflow", "list", "--namespace", "mobile", "--state", "pending"]).await;
     assert_eq!(mobile["runs"][0]["due_at"], json!("2099-01-31T09:30:00.000Z"));
     assert_eq!(person.json(&["workflow", "list", "--state", "failed"]).await["total"], json!(0));
+    person.baton(&["run", "submit", "plain", "--queue", "orders"]).await.ok();
+    assert_eq!(person.json(&["workflow", "list"]).await["total"], json!(4), "no run that is no workflow");
+    let pinned = ["workflow", "start", "later", "-q", "orders", "--delay", "1h", "--pin-version", "1.2"];
+    person.baton(&pinned).await.ok();
+    let every = person.json(&["workflow", "list", "--type", "later"]).await;
+    assert_eq!(every["total"], json!(4), "of whatever version");
     let cancelled = person.baton(&["workflow", "cancel", &runs[0]]).await.ok();
     assert_eq!(cancelled, format!("{} cancelled", runs[0]), "nobody has begun it");
 }

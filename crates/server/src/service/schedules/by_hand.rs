@@ -27,7 +27,7 @@ pub async fn trigger(
     let schedule = find(app, caller, Scope::Submit, namespace, id).await?;
     key.map_or(Ok(()), |key| check_name("idempotency_key", key))?;
     let spec = Spec::read(&schedule)?;
-    let lane = app.lanes.get(vec![spec.lane(namespace)]).await?[0];
+    let lane = spec.lane(app, namespace).await?;
     let now = app.store.now().await?;
     let run = spec.now(app, &schedule, lane, now, key);
     let started = start(app, &schedule, lane, FireKind::Triggered, vec![run]).await?;
@@ -61,7 +61,7 @@ pub async fn backfill(
     if fires.len() > BACKFILL_MAX {
         return Err(Error::Invalid(format!("the range has more than {BACKFILL_MAX} fires; ask for parts of it")));
     }
-    let lane = app.lanes.get(vec![spec.lane(namespace)]).await?[0];
+    let lane = spec.lane(app, namespace).await?;
     let (mut started, mut existed) = (0, 0);
     for fires in fires.chunks(BATCH) {
         let runs = fires.iter().map(|at| spec.fire(app, &schedule, lane, *at)).collect();

@@ -1,8 +1,9 @@
 //! Carries out the fires of a schedule whose time has come. Safe on every server at the same time: of several the store lets one.
 
+use baton_core::cron::Cron;
 use baton_core::schedule::Overlap;
 use baton_core::{Millis, RunId};
-use baton_store::{Fire, FireAnswer, Lane, Schedule, ScheduleChange, Scope, Submitted, Woken};
+use baton_store::{Fire, FireAnswer, Lane, Missed, Schedule, ScheduleChange, Scope, Submitted, Woken};
 
 use super::spec::Spec;
 use crate::allowance::Admission;
@@ -14,6 +15,8 @@ use crate::{App, Error};
 const PUT_OFF_MS: Millis = 5_000;
 /// When one is looked at again that cannot be read: a newer version may have written it.
 const UNREADABLE_MS: Millis = 60_000;
+/// Fires that were missed are counted up to here: those of a rule for every second and of years are too many to look at.
+const MISSED_COUNTED_MAX: usize = 10_000;
 
 /// Carries out what is due of a schedule, at most `most` fires. Returns how many runs were started.
 pub(crate) async fn one(app: &App, schedule: &Schedule, now: Millis, most: usize) -> Result<usize, Error> {
@@ -31,9 +34,10 @@ pub(crate) async fn one(app: &App, schedule: &Schedule, now: Millis, most: usize
         return Ok(0);
     }
     let mut fires = rule.newest(schedule.last_at, now, spec.max_catchup as usize);
+    let missed = missed(&rule, schedule.last_at, &fires, spec.max_catchup);
     fires.truncate(most);
     let last_at = fires.last().copied().unwrap_or(schedule.last_at);
-    let lane = app.lanes.get(vec![spec.lane(&schedule.namespace)]).await?[0];
+    let lane = spec.lane(app, &schedule.namespace).await?;
     let all: Vec<Millis> = schedule.buffered_at.into_iter().chain(fires.iter().copied()).collect();
     let admission = match admit(app, &schedule.namespace, lane, all.len()).await {
         Ok(admission) => admission,
@@ -55,18 +59,35 @@ pub(crate) async fn one(app: &App, schedule: &Schedule, now: Millis, most: usize
         fires: all.iter().map(|at| spec.fire(app, schedule, lane, *at)).collect(),
         last_at,
         next_at: rule.next(last_at),
+        missed,
     };
     let timeout_ms = spec.run.run_timeout_ms.map(|ms| ms as Millis);
     let answer = app.store.fire(fire).await?;
     drop(admission);
     match answer {
         FireAnswer::Fired(started) => {
+            if let Some(Missed { count, .. }) = missed {
+                tracing::warn!(
+                    schedule = schedule.id,
+                    namespace = schedule.namespace,
+                    missed = count,
+                    max_catchup = spec.max_catchup,
+                    "a downtime was too long to make up for all fires"
+                );
+            }
             let started: Vec<Submitted> = started.into_iter().map(|(_, submitted)| submitted).collect();
             tell(app, lane, &started, timeout_ms);
             Ok(started.iter().filter(|submitted| submitted.is_new).count())
         }
         FireAnswer::Stale => Ok(0),
     }
+}
+
+/// Those since `last_at` that are older than the ones to be made up for.
+fn missed(rule: &Cron, last_at: Millis, fires: &[Millis], max_catchup: u32) -> Option<Missed> {
+    let oldest = *fires.first().filter(|_| fires.len() >= max_catchup as usize)?;
+    let at = *rule.newest(last_at, oldest - 1, 1).last()?;
+    Some(Missed { at, count: rule.count(last_at, at, MISSED_COUNTED_MAX) as u64 })
 }
 
 /// Takes room for so many runs.

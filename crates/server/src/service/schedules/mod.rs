@@ -20,28 +20,14 @@ use crate::{App, Error};
 /// How often a change is tried anew because the schedule fired, or somebody else changed it, in between.
 const TRIES_MAX: usize = 20;
 
-/// What a schedule starts, by the face it was made at.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Starts {
-    /// Plain runs.
-    Runs,
-    /// Workflows, which clean up when they are cancelled.
-    Workflows,
-}
-
 /// Makes a schedule. The same again gives the same answer; true when this call made it.
-pub async fn create(
-    app: &App,
-    caller: &Caller,
-    wanted: CreateSchedule,
-    starts: Starts,
-) -> Result<(ScheduleView, bool), Error> {
+pub async fn create(app: &App, caller: &Caller, wanted: CreateSchedule) -> Result<(ScheduleView, bool), Error> {
     caller.may(Scope::Submit, &wanted.namespace)?;
     check_name("namespace", &wanted.namespace)?;
     check_name("id", &wanted.id)?;
     let note = message(&wanted.note);
     let (namespace, id, is_paused) = (wanted.namespace.clone(), wanted.id.clone(), wanted.paused);
-    let spec = Spec::new(wanted, starts);
+    let spec = Spec::new(wanted);
     let cron = spec.check(app)?;
     // Made on first use, and refused while it is disabled.
     app.namespaces.limits(&namespace).await?;
@@ -69,7 +55,7 @@ pub async fn create(
             Ok((read::view(known, now)?, false))
         }
         ScheduleAnswer::Exists(_) => Err(Error::Conflict(format!(
-            "there is a schedule {id} already; change it instead, if you mean that one, or choose another id"
+            "there is a schedule {id} already, and it is another one: update it, or choose another id"
         ))),
         ScheduleAnswer::Full(limit) => Err(Error::NamespaceLimit { namespace, what: "schedules", limit }),
     }
@@ -82,11 +68,10 @@ pub async fn change(
     namespace: &str,
     id: &str,
     wanted: ChangeSchedule,
-    starts: Starts,
 ) -> Result<ScheduleView, Error> {
     let detail = wanted.cron.clone().unwrap_or_default();
     let changed = set(app, caller, namespace, id, |seen, now| {
-        let (spec, is_new_rule) = Spec::read(seen)?.changed(&wanted, starts);
+        let (spec, is_new_rule) = Spec::read(seen)?.changed(&wanted);
         let cron = spec.check(app)?;
         let last_at = if is_new_rule { now } else { seen.last_at };
         let next_at = cron.next(last_at);

@@ -1,7 +1,7 @@
 //! Reading schedules: one, many, what became of their fires, when they fire next.
 
 use baton_core::Millis;
-use baton_proto::{ScheduleFire, ScheduleView, Time};
+use baton_proto::{ScheduleFire, ScheduleView, ScheduledRun, Time};
 use baton_store::{FireKind, FireRecord, Page, Schedule, Scope};
 
 use super::find;
@@ -86,7 +86,7 @@ pub(super) fn view(schedule: Schedule, now: Millis) -> Result<ScheduleView, Erro
         jitter_ms: spec.jitter_ms,
         max_catchup: spec.max_catchup,
         overlap: spec.overlap,
-        run: spec.run,
+        run: ScheduledRun { workflow: spec.workflow, ..spec.run },
         paused: schedule.is_paused,
         note: schedule.note,
         created_at: Time(schedule.created_at),
@@ -105,6 +105,7 @@ fn fire(record: FireRecord) -> ScheduleFire {
         at: Time(record.at),
         what: match record.kind {
             FireKind::Started => "started",
+            FireKind::Skipped if record.missed.is_some() => "missed",
             FireKind::Skipped => "skipped",
             FireKind::Triggered => "triggered",
             FireKind::Backfilled => "backfilled",
@@ -112,5 +113,6 @@ fn fire(record: FireRecord) -> ScheduleFire {
         .into(),
         run_id: record.run.map(|run| run.to_string()),
         state: record.state,
+        missed: record.missed,
     }
 }

@@ -3,7 +3,7 @@
 use baton_core::cron::{Cron, CronError, ZONE_DEFAULT, ZONE_FIELD};
 use baton_core::machine::Options;
 use baton_core::order::PRIORITY_DEFAULT;
-use baton_core::retry::INTERVAL_MS_MAX;
+use baton_core::retry::{INTERVAL_MS_MAX, RetryPolicy};
 use baton_core::schedule::{CATCHUP_DEFAULT, CATCHUP_MAX, Overlap, lateness};
 use baton_core::{Millis, machine};
 use baton_proto::{ChangeSchedule, CreateSchedule, ScheduledRun, SubmitRun, Time};
@@ -12,7 +12,6 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::Starts;
 use crate::service::submit;
 use crate::service::workflows::invalid;
 use crate::{App, Error};
@@ -33,22 +32,22 @@ pub(super) struct Spec {
     #[serde(default)]
     pub overlap: Overlap,
     pub run: ScheduledRun,
-    /// Made by somebody who starts workflows: they are cancelled as such.
+    /// The run is a workflow. Not kept in `run`, which versions before this would refuse to read.
     #[serde(default)]
     pub workflow: bool,
 }
 
 impl Spec {
     /// Of a schedule to be made.
-    pub(super) fn new(wanted: CreateSchedule, starts: Starts) -> Spec {
+    pub(super) fn new(wanted: CreateSchedule) -> Spec {
         Spec {
             cron: wanted.cron,
             time_zone: wanted.time_zone.filter(|zone| !zone.is_empty()).unwrap_or_else(|| ZONE_DEFAULT.into()),
             jitter_ms: wanted.jitter_ms.unwrap_or(0),
             max_catchup: wanted.max_catchup.unwrap_or(CATCHUP_DEFAULT),
             overlap: wanted.overlap.unwrap_or_default(),
-            run: wanted.run,
-            workflow: starts == Starts::Workflows,
+            workflow: wanted.run.workflow,
+            run: ScheduledRun { workflow: false, ..wanted.run },
         }
     }
 
@@ -65,15 +64,15 @@ impl Spec {
     }
 
     /// With a change, and whether that is one of the rule.
-    pub(super) fn changed(&self, change: &ChangeSchedule, starts: Starts) -> (Spec, bool) {
+    pub(super) fn changed(&self, change: &ChangeSchedule) -> (Spec, bool) {
         let spec = Spec {
             cron: change.cron.clone().unwrap_or_else(|| self.cron.clone()),
             time_zone: change.time_zone.clone().unwrap_or_else(|| self.time_zone.clone()),
             jitter_ms: change.jitter_ms.unwrap_or(self.jitter_ms),
             max_catchup: change.max_catchup.unwrap_or(self.max_catchup),
             overlap: change.overlap.unwrap_or(self.overlap),
-            workflow: change.run.as_ref().map_or(self.workflow, |_| starts == Starts::Workflows),
-            run: change.run.clone().unwrap_or_else(|| self.run.clone()),
+            workflow: change.run.as_ref().map_or(self.workflow, |run| run.workflow),
+            run: ScheduledRun { workflow: false, ..change.run.clone().unwrap_or_else(|| self.run.clone()) },
         };
         let is_new_rule = (&spec.cron, &spec.time_zone) != (&self.cron, &self.time_zone);
         (spec, is_new_rule)
@@ -126,8 +125,14 @@ impl Spec {
     }
 
     /// The lane of its runs.
-    pub(super) fn lane(&self, namespace: &str) -> LaneName {
-        LaneName { namespace: namespace.into(), queue: self.run.queue.clone(), kind: self.run.kind.clone() }
+    pub(super) async fn lane(&self, app: &App, namespace: &str) -> Result<Lane, Error> {
+        let (queue, kind) = (self.run.queue.clone(), self.run.kind.clone());
+        let name = LaneName { namespace: namespace.into(), queue, kind };
+        let lane = app.lanes.get(vec![name]).await?.pop().ok_or(Error::Internal)?;
+        if self.workflow {
+            app.lanes.mark_workflows(&[lane]).await?;
+        }
+        Ok(lane)
     }
 
     /// The run of the fire at this time. Its key is made from schedule and time, so that it is started once, whoever does it and however often.
@@ -154,7 +159,10 @@ impl Spec {
     ) -> FireRun {
         let run = self.run.clone();
         let options = Options {
-            retry: run.retry.unwrap_or_default(),
+            retry: run.retry.unwrap_or_else(|| match self.workflow {
+                true => RetryPolicy { max_attempts: 1, ..RetryPolicy::default() },
+                false => RetryPolicy::default(),
+            }),
             max_losses: run.max_losses.unwrap_or(machine::LOSSES_DEFAULT),
             timeout_ms: run.timeout_ms,
         };

@@ -101,11 +101,8 @@ pub async fn list(
         caller.may(Scope::Read, namespace)?;
     }
     let namespace = query.namespace.as_deref().or(caller.namespace.as_deref());
-    let lanes = match (namespace, &query.queue, &query.kind) {
-        (None, None, None) => None,
-        (namespace, queue, kind) => Some(app.lanes.find(namespace, queue.as_deref(), kind.as_deref()).await?),
-    };
-    let filter = RunFilter { lanes, state: query.state, ..RunFilter::default() };
+    let lanes = app.lanes.find_workflows(namespace, query.queue.as_deref(), query.kind.as_deref()).await?;
+    let filter = RunFilter { lanes: Some(lanes), state: query.state, ..RunFilter::default() };
     let records = app.store.runs(&filter, page).await?;
     let total = app.store.count_runs(&filter).await?;
     let runs: Vec<_> = records.iter().map(|record| record.id).collect();

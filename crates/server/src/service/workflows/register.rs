@@ -1,6 +1,7 @@
 //! register: a worker of workflows introduces itself. It takes runs of its types, and those pinned to its version.
 
-use baton_proto::{RegisterWorker, RegisteredWorker};
+use baton_proto::{QUEUE_DEFAULT, RegisterWorker, RegisteredWorker};
+use baton_store::LaneName;
 
 use super::super::register;
 use super::{VERSION_MARK, check_field, invalid, pinned};
@@ -30,5 +31,21 @@ pub async fn one(app: &App, caller: &Caller, mut worker: RegisterWorker) -> Resu
         own.iter().try_for_each(|kind| check_field("version", kind))?;
         worker.types.extend(own);
     }
-    register::one(app, caller, worker).await
+    let names = lanes(&worker);
+    let registered = register::one(app, caller, worker).await?;
+    // What it plays are workflows, however they were submitted.
+    let lanes = app.lanes.get(names).await?;
+    app.lanes.mark_workflows(&lanes).await?;
+    Ok(registered)
+}
+
+fn lanes(worker: &RegisterWorker) -> Vec<LaneName> {
+    let default = [QUEUE_DEFAULT.to_owned()];
+    let queues = if worker.queues.is_empty() { &default[..] } else { &worker.queues[..] };
+    let of_queue = |queue: &String| {
+        let name =
+            |kind: &String| LaneName { namespace: worker.namespace.clone(), queue: queue.clone(), kind: kind.clone() };
+        worker.types.iter().map(name).collect::<Vec<_>>()
+    };
+    queues.iter().flat_map(of_queue).collect()
 }

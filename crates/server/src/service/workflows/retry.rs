@@ -15,6 +15,12 @@ pub async fn one(app: &App, caller: &Caller, run: RunId, from_start: bool) -> Re
     }
     let record = visible(app, caller, Scope::Submit, run).await?;
     let again = retry::again(app, record, None)?;
+    // A run that has ended remembers nothing new, so what is read here stays true.
+    if app.store.is_undone(run).await? {
+        return Err(Error::Conflict(format!(
+            "the steps of the workflow {run} were undone, so it cannot go on after them: retry it from the start (--from-start)"
+        )));
+    }
     let lane = again.lane;
     let admission = submit::admit_one(app, &again).await?;
     app.metrics.submit.calls.inc();

@@ -82,6 +82,7 @@ pub(super) async fn new_run(app: &App, start: Start) -> Result<NewRun, Error> {
     let kind = pinned(&start.kind, start.version.as_deref());
     let name = LaneName { namespace: start.namespace, queue: start.queue, kind };
     let lane: Lane = app.lanes.get(vec![name]).await?.pop().ok_or(Error::Internal)?;
+    app.lanes.mark_workflows(&[lane]).await?;
     Ok(NewRun {
         lane,
         priority: start.priority.map_or(PRIORITY_DEFAULT, |priority| priority as u8),

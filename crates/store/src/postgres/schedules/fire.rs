@@ -12,7 +12,7 @@ use super::super::pool::{Outcome, Session};
 use super::super::submit::{Taken, Taker, answer, insert};
 use super::super::{PostgresStore, sql};
 use super::schedule;
-use crate::{Fire, FireAnswer, FireKind, FireRun, NewRun, Schedule, ScheduleNo, Submission, Submitted};
+use crate::{Fire, FireAnswer, FireKind, FireRun, Missed, NewRun, Schedule, ScheduleNo, Submission, Submitted};
 
 /// Fires that were started in a transaction that is still open.
 struct Started<'a> {
@@ -49,7 +49,8 @@ impl PostgresStore {
         let new = started.submitted.iter().filter(|(_, submitted)| submitted.is_new);
         lines.extend(new.map(|(at, submitted)| (*at, FireKind::Started, Some(submitted.run.0))));
         let fired = lines.len() as i64 - left_out;
-        note(&session, fire.schedule, held.now, &lines).await?;
+        note(&session, fire.schedule, held.now, &lines, fire.missed).await?;
+        let left_out = left_out + fire.missed.map_or(0, |missed| missed.count as i64);
         let (last_fire, last_run) = started.submitted.last().map(|(at, submitted)| (*at, submitted.run.0)).unzip();
         let moved =
             params![fire.schedule, fire.last_at, fire.next_at, plan.buffered, last_fire, last_run, fired, left_out,];
@@ -73,7 +74,7 @@ impl PostgresStore {
         let started = self.start_fires(&session, &fires.iter().collect::<Vec<_>>()).await?;
         let new = started.submitted.iter().filter(|(_, submitted)| submitted.is_new);
         let lines: Vec<_> = new.map(|(at, submitted)| (*at, kind, Some(submitted.run.0))).collect();
-        note(&session, number, held.now, &lines).await?;
+        note(&session, number, held.now, &lines, None).await?;
         session.query(sql::COUNT_FIRED, params![number, lines.len() as i64]).await?;
         session.commit().await?;
         self.note_claimable(&started.taken, &started.runs);
@@ -125,13 +126,18 @@ async fn note(
     number: ScheduleNo,
     now: Millis,
     lines: &[(Millis, FireKind, Option<Uuid>)],
+    missed: Option<Missed>,
 ) -> Outcome<()> {
+    let missed = missed.map(|missed| (missed.at, FireKind::Skipped, None, Some(missed.count as i64)));
+    let lines = missed.into_iter().chain(lines.iter().map(|(at, kind, run)| (*at, *kind, *run, None)));
+    let lines: Vec<(Millis, FireKind, Option<Uuid>, Option<i64>)> = lines.collect();
     if lines.is_empty() {
         return Ok(());
     }
     let fires: Vec<Millis> = lines.iter().map(|(at, ..)| *at).collect();
-    let kinds: Vec<i16> = lines.iter().map(|(_, kind, _)| kind.code()).collect();
-    let runs: Vec<Option<Uuid>> = lines.iter().map(|(.., run)| *run).collect();
-    session.query(sql::ADD_FIRES, params![number, now, fires, kinds, runs]).await?;
+    let kinds: Vec<i16> = lines.iter().map(|(_, kind, ..)| kind.code()).collect();
+    let runs: Vec<Option<Uuid>> = lines.iter().map(|(_, _, run, _)| *run).collect();
+    let missed: Vec<Option<i64>> = lines.iter().map(|(.., missed)| *missed).collect();
+    session.query(sql::ADD_FIRES, params![number, now, fires, kinds, runs, missed]).await?;
     Ok(())
 }

@@ -183,5 +183,6 @@ fn record(row: &Row) -> Outcome<FireRecord> {
         kind: FireKind::from_code(row.try_get("what")?).ok_or_else(corrupt)?,
         run: row.try_get::<_, Option<Uuid>>("run_id")?.map(RunId),
         state: row.try_get::<_, Option<i16>>("state")?.map(rows::state).transpose()?,
+        missed: row.try_get::<_, Option<i64>>("missed")?.map(|count| count.max(0) as u64),
     })
 }

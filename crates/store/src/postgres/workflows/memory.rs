@@ -187,7 +187,7 @@ pub(super) fn step_row(row: &Row) -> Outcome<StepRow> {
         run: run_id(row, "run_id")?,
         position: number("position")?,
         rules: Remembered {
-            kind: StepKind::from_code(row.try_get("kind")?).ok_or_else(|| corrupt("a kind of step"))?,
+            kind: step_kind(row.try_get("kind")?)?,
             name: row.try_get("name")?,
             state: step_state(row.try_get("state")?)?,
             attempts: number("attempts")?,
@@ -204,6 +204,10 @@ pub(super) fn step_row(row: &Row) -> Outcome<StepRow> {
         message: row.try_get("message")?,
         child: row.try_get::<_, Option<Uuid>>("child")?.map(RunId),
     })
+}
+
+pub(super) fn step_kind(code: i16) -> Outcome<StepKind> {
+    StepKind::from_code(code).ok_or_else(|| corrupt("a kind of step"))
 }
 
 pub(super) fn step_state(code: i16) -> Outcome<StepState> {

@@ -18,9 +18,9 @@ use super::PostgresStore;
 use super::pool::retried;
 use crate::decide::Act;
 use crate::{
-    Changes, ChildAnswer, ContinueAnswer, Delivered, Journal, LeaseRef, Message, MessageAnswer, NewChild, NewMessage,
-    NewRun, Page, Relations, RunRecord, Step, StepAnswer, StepAttempt, StepWrite, StoreResult, Submitted,
-    SuspendAnswer, Suspension, Verdict, Woken, Workflows,
+    Changes, ChildAnswer, ContinueAnswer, Delivered, Journal, LaneId, LeaseRef, Message, MessageAnswer, NewChild,
+    NewMessage, NewRun, Page, Relations, RunRecord, Step, StepAnswer, StepAttempt, StepWrite, StoreResult, Submitted,
+    SuspendAnswer, Suspension, Verdict, Waits, Woken, Workflows,
 };
 
 #[async_trait]
@@ -64,6 +64,14 @@ impl Workflows for PostgresStore {
         self.database.within(async { retried!(self.take_again(from, &run, die)) }).await
     }
 
+    async fn mark_workflow_lanes(&self, lanes: &[LaneId]) -> StoreResult<()> {
+        self.database.within(async { retried!(self.note_workflow_lanes(lanes)) }).await
+    }
+
+    async fn workflow_lanes(&self) -> StoreResult<Vec<LaneId>> {
+        self.database.within(self.list_workflow_lanes()).await
+    }
+
     async fn copy_steps(&self, from: RunId, to: RunId) -> StoreResult<()> {
         self.database.within(self.copy_all_steps(from, to)).await
     }
@@ -95,6 +103,14 @@ impl Workflows for PostgresStore {
         page: Page<(u32, u32)>,
     ) -> StoreResult<Vec<StepAttempt>> {
         self.database.within(self.list_step_attempts(run, position, page)).await
+    }
+
+    async fn waits(&self, run: RunId, limit: usize) -> StoreResult<Waits> {
+        self.database.within(self.list_waits(run, limit)).await
+    }
+
+    async fn is_undone(&self, run: RunId) -> StoreResult<bool> {
+        self.database.within(self.read_undone(run)).await
     }
 
     async fn published(&self, run: RunId) -> StoreResult<Option<(Bytes, Millis)>> {

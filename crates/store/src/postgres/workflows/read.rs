@@ -14,13 +14,46 @@ use super::super::pool::Outcome;
 use super::super::rows::{self, epoch, run_id};
 use super::super::sql;
 use super::inbox::list_news;
-use super::memory::{step_row, step_state};
-use crate::{Journal, Page, Relations, RunRecord, Step, StepAttempt};
+use super::memory::{step_kind, step_row, step_state};
+use crate::{Journal, LaneId, OpenStep, Page, Relations, RunRecord, Step, StepAttempt, Waits};
 
 /// Stands before the first position and the first attempt.
 const NOTHING_YET: i32 = -1;
 
 impl PostgresStore {
+    pub(super) async fn note_workflow_lanes(&self, lanes: &[LaneId]) -> Outcome<()> {
+        self.database.query(sql::MARK_WORKFLOW_LANES, params![lanes.to_vec()]).await?;
+        Ok(())
+    }
+
+    pub(super) async fn list_workflow_lanes(&self) -> Outcome<Vec<LaneId>> {
+        let rows = self.database.query(sql::LIST_WORKFLOW_LANES, &[]).await?;
+        rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    }
+
+    pub(super) async fn read_undone(&self, run: RunId) -> Outcome<bool> {
+        let rows = self.database.query(sql::READ_UNDONE, params![run.0]).await?;
+        Ok(rows.first().map(|row| row.try_get("is_undone")).transpose()?.unwrap_or_default())
+    }
+
+    pub(super) async fn list_waits(&self, run: RunId, limit: usize) -> Outcome<Waits> {
+        let mut waits = Waits::default();
+        for row in self.database.query(sql::LIST_WAITS, params![run.0, limit as i64]).await? {
+            waits.open.push(OpenStep {
+                kind: step_kind(row.try_get("kind")?)?,
+                name: row.try_get("name")?,
+                attempts: row.try_get::<_, i32>("attempts")?.max(0) as u32,
+                due_at: row.try_get("due_at")?,
+                child: row.try_get::<_, Option<Uuid>>("child")?.map(RunId),
+                error: row.try_get("error")?,
+            });
+        }
+        for row in self.database.query(sql::LIST_UNTAKEN_SIGNALS, params![run.0, limit as i64]).await? {
+            waits.signals.push((row.try_get("name")?, row.try_get("at")?));
+        }
+        Ok(waits)
+    }
+
     pub(super) async fn list_journals(&self, runs: &[RunId]) -> Outcome<Vec<Journal>> {
         if runs.is_empty() {
             return Ok(Vec::new());

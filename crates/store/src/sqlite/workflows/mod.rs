@@ -17,9 +17,9 @@ use super::connection::Sql;
 use super::{SqliteStore, end, statements};
 use crate::decide::Act;
 use crate::{
-    Changes, ChildAnswer, ContinueAnswer, Delivered, Journal, LeaseRef, Message, MessageAnswer, NewChild, NewMessage,
-    NewRun, Page, Relations, RunRecord, Step, StepAnswer, StepAttempt, StepWrite, StoreResult, Submitted,
-    SuspendAnswer, Suspension, Verdict, Woken, Workflows,
+    Changes, ChildAnswer, ContinueAnswer, Delivered, Journal, LaneId, LeaseRef, Message, MessageAnswer, NewChild,
+    NewMessage, NewRun, Page, Relations, RunRecord, Step, StepAnswer, StepAttempt, StepWrite, StoreResult, Submitted,
+    SuspendAnswer, Suspension, Verdict, Waits, Woken, Workflows,
 };
 
 /// Deletes what a workflow has besides its run.
@@ -90,6 +90,18 @@ impl Workflows for SqliteStore {
         .await
     }
 
+    async fn mark_workflow_lanes(&self, lanes: &[LaneId]) -> StoreResult<()> {
+        let lanes = lanes.to_vec();
+        self.write(move |sql| {
+            lanes.iter().try_for_each(|lane| sql.execute(statements::MARK_WORKFLOW_LANE, params![lane]).map(drop))
+        })
+        .await
+    }
+
+    async fn workflow_lanes(&self) -> StoreResult<Vec<LaneId>> {
+        self.read(|sql| sql.rows(statements::LIST_WORKFLOW_LANES, [], |row| row.get(0))).await
+    }
+
     async fn copy_steps(&self, from: RunId, to: RunId) -> StoreResult<()> {
         self.write(move |sql| {
             sql.execute(statements::COPY_STEPS, params![from.0.as_bytes(), to.0.as_bytes()]).map(|_| ())
@@ -132,6 +144,14 @@ impl Workflows for SqliteStore {
         page: Page<(u32, u32)>,
     ) -> StoreResult<Vec<StepAttempt>> {
         self.read(move |sql| read::attempts(sql, run, position, page)).await
+    }
+
+    async fn waits(&self, run: RunId, limit: usize) -> StoreResult<Waits> {
+        self.read(move |sql| read::waits(sql, run, limit)).await
+    }
+
+    async fn is_undone(&self, run: RunId) -> StoreResult<bool> {
+        self.read(move |sql| sql.one(statements::READ_UNDONE, params![run.0.as_bytes()], |row| row.get(0))).await
     }
 
     async fn published(&self, run: RunId) -> StoreResult<Option<(Bytes, Millis)>> {

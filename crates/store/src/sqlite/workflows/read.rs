@@ -7,7 +7,9 @@ use rusqlite::params;
 use super::super::connection::Sql;
 use super::super::{rows, statements};
 use super::{inbox, steps::step_row};
-use crate::{Journal, Page, Relations, RunRecord, Step, StepAttempt, StepState, StoreResult};
+use crate::{
+    Journal, OpenStep, Page, Relations, RunRecord, Step, StepAttempt, StepKind, StepState, StoreResult, Waits,
+};
 
 pub(super) fn journal(sql: &Sql<'_>, run: RunId) -> StoreResult<Journal> {
     let steps = sql.rows(statements::LIST_JOURNAL, params![run.0.as_bytes()], |row| Ok(step_row(row)?.step()))?;
@@ -42,6 +44,24 @@ pub(super) fn attempts(
             ended_at: row.get(9)?,
         })
     })
+}
+
+pub(super) fn waits(sql: &Sql<'_>, run: RunId, limit: usize) -> StoreResult<Waits> {
+    let limit = limit as i64;
+    let open = sql.rows(statements::LIST_WAITS, params![run.0.as_bytes(), limit], |row| {
+        Ok(OpenStep {
+            kind: rows::coded(row, 0, StepKind::from_code)?,
+            name: row.get(1)?,
+            attempts: row.get(2)?,
+            due_at: row.get(3)?,
+            child: rows::maybe(row, 4, rows::run_id)?,
+            error: row.get(5)?,
+        })
+    })?;
+    let signals = sql.rows(statements::LIST_UNTAKEN_SIGNALS, params![run.0.as_bytes(), limit], |row| {
+        Ok((row.get(0)?, row.get(1)?))
+    })?;
+    Ok(Waits { open, signals })
 }
 
 pub(super) fn published(sql: &Sql<'_>, run: RunId) -> StoreResult<Option<(Bytes, Millis)>> {

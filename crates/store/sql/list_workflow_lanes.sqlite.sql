@@ -1,0 +1,2 @@
+-- The lanes whose runs are workflows.
+select lane_id from lanes where is_workflow
