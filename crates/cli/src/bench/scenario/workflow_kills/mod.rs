@@ -97,8 +97,7 @@ async fn tell(
     effects: &Effects,
     report: &mut Report,
 ) -> Result<(), Exit> {
-    let (mut complaints, mut losses) = (Vec::new(), 0);
-    let mut wrong = 0;
+    let (mut complaints, mut wrong, mut losses) = (Vec::new(), 0, 0);
     let client = client(target).await?;
     for (id, run) in runs.iter().enumerate() {
         let shown = show(&client, run, id as u64).await?;

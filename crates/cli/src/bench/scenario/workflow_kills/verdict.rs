@@ -41,7 +41,7 @@ pub struct Remembered {
 pub struct Effects(HashMap<String, Vec<(usize, u64)>>);
 
 impl Effects {
-    /// Reads the lines that executions left. Those of no run that anybody knows are complained about.
+    /// Reads the lines that executions left, all of which are whole.
     pub fn read(text: &str) -> Result<Effects, String> {
         let mut effects = Effects::default();
         for line in text.lines() {
