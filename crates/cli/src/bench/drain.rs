@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use baton::proto::QueueView;
 use tokio::io::AsyncReadExt;
 
 use super::database::{self, Database};
@@ -61,8 +62,12 @@ pub async fn work(target: &Target, runs: usize, by: By) -> Result<(), Exit> {
 
 /// Runs of the queue that have not ended.
 pub async fn unfinished(target: &Target) -> Result<u64, Exit> {
-    let answer = target.once("GET", &format!("/api/v1/queues/{QUEUE}"), "").await?;
-    let queue: baton::proto::QueueView =
-        serde_json::from_slice(&answer).map_err(|error| Exit::failed(error.to_string()))?;
+    let queue = queue(target).await?;
     Ok(queue.ready + queue.scheduled + queue.held + queue.sleeping)
+}
+
+/// The queue of all measurements, with how many runs are in which state.
+pub async fn queue(target: &Target) -> Result<QueueView, Exit> {
+    let answer = target.once("GET", &format!("/api/v1/queues/{QUEUE}"), "").await?;
+    serde_json::from_slice(&answer).map_err(|error| Exit::failed(error.to_string()))
 }

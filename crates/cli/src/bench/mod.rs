@@ -1,6 +1,7 @@
 //! `baton bench`: how fast this machine's Baton is, over HTTP, with everything durable and history kept.
 
 mod database;
+mod dice;
 mod drain;
 mod limits;
 mod load;
@@ -20,7 +21,7 @@ use crate::exit::Exit;
 use crate::signals;
 use database::Database;
 use report::Report;
-use scenario::Scenario;
+use scenario::{Options, Scenario};
 use server::Server;
 use wire::Target;
 
@@ -31,7 +32,8 @@ Examples:
   baton bench                                          SQLite, and what the disk can do
   baton bench --database postgres://me@db/postgres     both stores; makes and drops databases there
   baton bench --only submit,pickup --json
-  baton bench --scenario kills                         0 lost, 0 completed twice, under 20 kill -9")]
+  baton bench --scenario kills                         0 lost, 0 completed twice, under 20 kill -9
+  baton bench --scenario workflow-kills                every step remembered once, every result right")]
 pub struct BenchArgs {
     /// Measure the server that --url and --api-key name. Submits to its queue `bench`, and empties it.
     #[arg(long, conflicts_with_all = ["store", "database", "scenario"])]
@@ -45,15 +47,18 @@ pub struct BenchArgs {
     /// Only these measurements.
     #[arg(long, value_delimiter = ',', value_name = "WHAT")]
     only: Vec<Measurement>,
-    /// So many runs in each measurement but pickup, instead of the usual sizes.
+    /// So many runs in each measurement but pickup, and in workflow-kills and timers, instead of the usual sizes.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     runs: Option<u32>,
     /// Play a scenario with floors instead; ends with 1 when one is missed.
     #[arg(long, conflicts_with = "only")]
     scenario: Option<Scenario>,
-    /// How long a scenario keeps up its load; 300 for flat, 30 for idle unless given.
+    /// How long a scenario keeps up its load; 300 for flat, 30 for idle and timers unless given.
     #[arg(long, requires = "scenario")]
     seconds: Option<u64>,
+    /// Decides who is killed and when in workflow-kills; another one each time unless given.
+    #[arg(long, requires = "scenario", value_name = "NUMBER")]
+    seed: Option<u64>,
     /// Print a line of JSON for each figure.
     #[arg(long)]
     json: bool,
@@ -142,8 +147,13 @@ async fn measure_all(connection: &Connection, args: &BenchArgs, report: &mut Rep
     }
     let stores = stores(args.store, args.database.as_deref())?;
     if let Some(scenario) = args.scenario {
+        let seed = match args.seed {
+            Some(seed) => seed,
+            None => getrandom::u32().map_err(|error| Exit::failed(format!("no random numbers: {error}")))?.into(),
+        };
+        let runs = args.runs.map(|runs| runs as usize);
         for store in &stores {
-            scenario.play(store, args.seconds, report).await?;
+            scenario.play(store, Options { seconds: args.seconds, runs, seed }, report).await?;
         }
         return Ok(());
     }

@@ -19,11 +19,17 @@ const WAIT_MS: u64 = 30_000;
 /// Runs in one claim.
 const CLAIM_RUNS: usize = 10;
 
-/// Pickup latencies in milliseconds, sorted.
+/// Latencies in milliseconds, sorted.
 #[derive(Debug)]
 pub struct Latencies(Vec<f64>);
 
 impl Latencies {
+    /// These, in whatever order they came.
+    pub fn of(mut latencies: Vec<f64>) -> Latencies {
+        latencies.sort_by(f64::total_cmp);
+        Latencies(latencies)
+    }
+
     /// The smallest latency that this share of all runs did not exceed.
     pub fn quantile(&self, share: f64) -> f64 {
         let rank = (share * self.0.len() as f64).ceil() as usize;
@@ -60,8 +66,7 @@ pub async fn measure(target: &Target, runs: usize) -> io::Result<Latencies> {
                 }
             }
         }
-        counted.sort_by(f64::total_cmp);
-        Ok(Latencies(counted))
+        Ok(Latencies::of(counted))
     })
     .await
 }

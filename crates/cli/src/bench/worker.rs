@@ -43,6 +43,9 @@ pub struct BenchWorkerArgs {
     /// Work with the SDK, and leave a line in this file for each run whose completion the server has confirmed.
     #[arg(long)]
     confirmed: Option<std::path::PathBuf>,
+    /// Play workflows of three steps, and leave a line in this file for each execution of a step.
+    #[arg(long)]
+    effects: Option<std::path::PathBuf>,
 }
 
 /// Works until it has completed as many runs as it was told to.
@@ -54,6 +57,9 @@ pub async fn work(connection: &Connection, args: BenchWorkerArgs) -> Result<(), 
         address: connection.find_url().trim_start_matches("http://").trim_end_matches('/').to_owned(),
         api_key: connection.find_api_key()?.unwrap_or_default(),
     };
+    if let Some(path) = args.effects {
+        return super::scenario::workflow_kills::three_steps::work(&target, &path).await;
+    }
     on_one_thread(async move {
         if args.stream {
             print_line(super::workflows::drain(&target, args.runs).await?);

@@ -91,7 +91,8 @@ pub async fn drain(target: &Target, enough: usize) -> io::Result<usize> {
     Ok(played.load(Ordering::Relaxed))
 }
 
-async fn worker(target: &Target) -> io::Result<Worker> {
+/// A worker of the benchmark's queue that holds many runs.
+pub async fn worker(target: &Target) -> io::Result<Worker> {
     let worker = Worker::builder(format!("http://{}", target.address), QUEUE);
     worker.api_key(&target.api_key).max_concurrent(MAX_CONCURRENT).build().await.map_err(io::Error::other)
 }

@@ -11,6 +11,7 @@ mod face;
 mod runs;
 mod schedules;
 mod servers;
+mod stale;
 mod steps;
 mod suspend;
 mod time;

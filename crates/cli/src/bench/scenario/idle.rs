@@ -88,7 +88,7 @@ impl Usage {
 }
 
 /// Processor time that a process has used so far.
-fn cpu_seconds(pid: u32) -> io::Result<f64> {
+pub(super) fn cpu_seconds(pid: u32) -> io::Result<f64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // The name in parentheses may hold anything; behind it are plain fields, of which 12 and 13 are the times.
     let fields = text.rsplit_once(')').map(|(_, after)| after.split_whitespace().skip(11).take(2));

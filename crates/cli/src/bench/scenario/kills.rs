@@ -190,7 +190,7 @@ async fn submit_all(target: Target) -> Result<Vec<String>, Exit> {
 }
 
 /// All runs that are completed, read page by page.
-async fn completed_runs(target: &Target) -> Result<HashSet<String>, Exit> {
+pub(super) async fn completed_runs(target: &Target) -> Result<HashSet<String>, Exit> {
     let mut completed = HashSet::new();
     let mut cursor = String::new();
     loop {

@@ -4,6 +4,8 @@ mod fill;
 mod flat;
 mod idle;
 pub mod kills;
+mod timers;
+pub mod workflow_kills;
 
 use clap::ValueEnum;
 
@@ -20,15 +22,37 @@ pub enum Scenario {
     Idle,
     /// Nothing is lost or done twice when processes are killed.
     Kills,
+    /// Every step of a workflow is remembered once, and every result is right, when processes are killed.
+    WorkflowKills,
+    /// Sleeping workflows go on in time, and cost nothing until then.
+    Timers,
+}
+
+/// What can be told of a scenario; what is not is as usual.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How long it keeps up its load.
+    pub seconds: Option<u64>,
+    /// How many runs it has.
+    pub runs: Option<usize>,
+    /// What decides whatever is left to chance.
+    pub seed: u64,
 }
 
 impl Scenario {
     /// Plays the scenario on one store.
-    pub async fn play(self, store: &Store, seconds: Option<u64>, report: &mut Report) -> Result<(), Exit> {
+    pub async fn play(self, store: &Store, options: Options, report: &mut Report) -> Result<(), Exit> {
+        let Options { seconds, runs, seed } = options;
         match self {
             Scenario::Flat => flat::play(store, seconds.unwrap_or(300), report).await,
             Scenario::Idle => idle::play(store, seconds.unwrap_or(30), report).await,
             Scenario::Kills => kills::play(store, report).await,
+            Scenario::WorkflowKills => {
+                workflow_kills::play(store, runs.unwrap_or(workflow_kills::WORKFLOWS), seed, report).await
+            }
+            Scenario::Timers => {
+                timers::play(store, runs.unwrap_or(timers::SLEEPERS), seconds.unwrap_or(30), report).await
+            }
         }
     }
 }
