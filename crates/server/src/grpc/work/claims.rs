@@ -7,8 +7,8 @@ use baton_store::{CLAIM_RUNS_MAX, ClaimSlot, LaneId, LaneName, LeaseRef, QueueId
 use tokio::time::Instant;
 
 use crate::inboxes::Mailbox;
-use crate::service;
-use crate::service::workflows::claim::{Taken, remembered, taken};
+use crate::service::workflows::claim::{Taken, joined, remembered, taken};
+use crate::service::{self, payloads};
 use crate::workers::KnownWorker;
 use crate::{App, Error};
 
@@ -63,17 +63,28 @@ pub(super) async fn claim(
     let mut undelivered = Undelivered { app: app.clone(), runs };
     // Before their inboxes are read: a message between the two would reach nobody.
     app.inboxes.hold(undelivered.runs.iter().map(|lease| lease.run), &mailbox);
-    let remembered = loop {
+    // They are this worker's by now: it gets them when the store and the storage can be reached again, and there is room for them.
+    let (journals, now) = loop {
         match remembered(&app, &claimed).await {
-            Ok(remembered) => break remembered,
-            // They are this worker's by now: it gets them when the store can be reached again.
-            Err(Error::Unavailable) => tokio::time::sleep(STORE_PAUSE).await,
-            Err(error) => return Err(error),
+            Err(error) if passes(&error) => tokio::time::sleep(STORE_PAUSE).await,
+            other => break other?,
         }
     };
-    let taken = taken(&app, claimed, remembered).await?;
+    let mut runs = joined(claimed, journals);
+    loop {
+        match payloads::fill_claimed(&app, &mut runs).await {
+            Err(error) if passes(&error) => tokio::time::sleep(STORE_PAUSE).await,
+            other => break other?,
+        }
+    }
+    let taken = taken(&app, runs, now).await?;
     undelivered.runs.clear();
     Ok(taken)
+}
+
+/// True when trying again may go better.
+fn passes(error: &Error) -> bool {
+    matches!(error, Error::Unavailable | Error::Overloaded)
 }
 
 /// Runs that were claimed and have not reached the stream.

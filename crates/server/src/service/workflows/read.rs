@@ -6,9 +6,12 @@ use std::time::Duration;
 use baton_core::{RunId, State};
 use baton_proto::CLAIM_WAIT_MS_MAX;
 use baton_store::{LaneName, Page, Relations, RunFilter, RunRecord, Scope, Step, StepAttempt};
+use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::super::visible;
+use super::super::{payloads, visible};
+use super::messages::check_live;
+use super::open;
 use crate::auth::Caller;
 use crate::{App, Error};
 
@@ -102,15 +105,60 @@ pub async fn list(
     Ok((workflows, total))
 }
 
-async fn shown(app: &App, record: RunRecord, relations: Relations) -> Result<Workflow, Error> {
+async fn shown(app: &App, mut record: RunRecord, relations: Relations) -> Result<Workflow, Error> {
+    payloads::fill(app, std::iter::once(&mut record.input).chain(record.output.as_mut()).collect()).await?;
     let lane = app.lanes.name(record.lane).await?.ok_or(Error::Internal)?;
     Ok(Workflow { record, lane, relations })
 }
 
-/// Everything remembered of a workflow, by position.
+/// Everything remembered of a workflow, by position; large outputs by their size alone.
 pub async fn steps(app: &App, caller: &Caller, run: RunId, page: Page<u32>) -> Result<Vec<Step>, Error> {
     visible(app, caller, Scope::Read, run).await?;
     Ok(app.store.steps(run, page).await?)
+}
+
+/// A payload of a workflow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Which {
+    /// The output of the step at this position.
+    Output(u32),
+    /// The payload of the message with this number.
+    Message(i64),
+}
+
+/// One payload of a workflow, however large: for the worker that holds it, or whoever may read it.
+pub async fn payload(
+    app: &App,
+    caller: &Caller,
+    run: RunId,
+    lease: Option<&str>,
+    which: Which,
+) -> Result<Bytes, Error> {
+    match lease {
+        Some(lease) => {
+            caller.has(Scope::Worker)?;
+            check_live(app, open(app, run, lease)?).await?;
+        }
+        None => drop(visible(app, caller, Scope::Read, run).await?),
+    }
+    let found = match which {
+        Which::Output(position) => {
+            let page = Page { after: position.checked_sub(1), limit: 1 };
+            let step = app.store.steps(run, page).await?.pop().filter(|step| step.position == position);
+            step.and_then(|step| step.output)
+        }
+        Which::Message(number) => {
+            let messages = app.store.messages(run, number.saturating_sub(1)).await?;
+            messages.into_iter().find(|message| message.number == number).and_then(|message| message.payload)
+        }
+    };
+    let id = || match which {
+        Which::Output(position) => format!("at position {position}"),
+        Which::Message(number) => format!("of message {number}"),
+    };
+    let mut found = found.ok_or_else(|| Error::NotFound { what: "payload", id: id() })?;
+    payloads::fill(app, vec![&mut found]).await?;
+    Ok(found)
 }
 
 /// Attempts of a workflow's steps, or of one step.

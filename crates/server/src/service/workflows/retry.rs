@@ -3,7 +3,7 @@
 use baton_core::RunId;
 use baton_store::{Scope, Submitted, Woken};
 
-use super::super::{retry, submit, visible};
+use super::super::{payloads, retry, submit, visible};
 use super::children::note;
 use crate::auth::Caller;
 use crate::{App, Error};
@@ -15,6 +15,7 @@ pub async fn one(app: &App, caller: &Caller, run: RunId, from_start: bool) -> Re
     }
     let record = visible(app, caller, Scope::Submit, run).await?;
     let again = retry::again(app, record, None)?;
+    payloads::reuse(app, &again.input).await?;
     let lane = again.lane;
     let admission = submit::admit_one(app, &again).await?;
     app.metrics.submit.calls.inc();
