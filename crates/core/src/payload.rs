@@ -1,8 +1,8 @@
 //! Payloads that are kept elsewhere: what stands for them in a row.
 //!
-//! A reference has a fixed length and begins with bytes that no text begins with. Servers never keep a payload of a user in a row that
-//! begins like one (they keep it elsewhere, whatever its size), and every reference is signed with the installation's secret. So whatever
-//! opens as a reference was written by a server, for the row it is in.
+//! A reference has a fixed length and begins with bytes that no text begins with. Servers refuse a payload of a user that begins so, and
+//! every reference is signed with the installation's secret. So whatever opens as a reference was written by a server, for the row it is
+//! in.
 
 use subtle::ConstantTimeEq;
 use uuid::Uuid;
@@ -60,7 +60,7 @@ impl Reference {
     }
 }
 
-/// True when this must not be kept in a row as it is, because it begins as a reference does.
+/// True when this must be refused as a payload, because it begins as a reference does.
 pub fn looks_like_a_reference(payload: &[u8]) -> bool {
     payload.starts_with(&MARK)
 }

@@ -1,8 +1,8 @@
 //! Payloads that are too large for a row: kept in the storage, and put back where they belong when somebody reads them.
 //!
 //! Verbs call [`keep`] before they go to the store, and [`fill`] before they answer; the store has a reference in between. It is the
-//! server that writes references and nobody else: what a user sends that looks like one is kept in the storage itself, and comes back
-//! as what it is. docs/adr/0015 has the reasons.
+//! server that writes references and nobody else: what a user sends that looks like one is refused ([`check`]), and what is fetched was
+//! checked before it was kept, so nothing that a reference leads to is ever taken for another. docs/adr/0015 has the reasons.
 
 use baton_core::payload::{Reference, looks_like_a_reference, size};
 use baton_core::{Failure, Millis, Reason};
@@ -18,25 +18,29 @@ use crate::{App, Error, crash};
 /// What the record of a child's end says besides the child's output, which may be as large as a payload can be.
 const RECORD_BYTES_MAX: usize = 64 << 10;
 
-/// Refuses a payload that is too large.
+/// Refuses a payload of a user that is too large, or could be taken for a reference.
 pub(crate) fn check(app: &App, payload: &[u8]) -> Result<(), Error> {
-    match payload.len() > app.settings.payload_bytes_max {
-        true => Err(Error::TooLarge { limit: app.settings.payload_bytes_max }),
-        false => Ok(()),
-    }
+    check_up_to(app, payload, app.settings.payload_bytes_max)
 }
 
 /// As [`check`], for the output of a step.
 pub(crate) fn check_output(app: &App, output: &[u8]) -> Result<(), Error> {
-    match output.len() > app.settings.payload_bytes_max.saturating_add(RECORD_BYTES_MAX) {
-        true => check(app, output),
+    check_up_to(app, output, app.settings.payload_bytes_max.saturating_add(RECORD_BYTES_MAX))
+}
+
+fn check_up_to(app: &App, payload: &[u8], bytes_max: usize) -> Result<(), Error> {
+    if payload.len() > bytes_max {
+        return Err(Error::TooLarge { limit: app.settings.payload_bytes_max });
+    }
+    match looks_like_a_reference(payload) {
+        true => Err(Error::Invalid("a payload must not begin as Baton's references to payloads do".into())),
         false => Ok(()),
     }
 }
 
 /// True when this is kept in the storage and not in a row.
 pub(crate) fn is_large(app: &App, payload: &[u8]) -> bool {
-    payload.len() > app.settings.payload_inline_bytes_max || looks_like_a_reference(payload)
+    payload.len() > app.settings.payload_inline_bytes_max
 }
 
 /// What is to be kept in the row: the payload, or a reference to where it is now.
