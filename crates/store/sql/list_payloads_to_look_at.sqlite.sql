@@ -1,2 +1,2 @@
--- Payloads whose time to be looked at has come.
-select payload_id, reference, unused_since, doomed from payloads where look_at <= ?1 order by look_at, payload_id limit ?2
+-- Payloads that nobody has looked at since ?1.
+select payload_id, reference, unused_since, doomed, looked_at from payloads where looked_at <= ?1 order by looked_at, payload_id limit ?2

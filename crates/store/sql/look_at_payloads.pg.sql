@@ -1,9 +1,9 @@
--- Looks at payloads whose time has come: those that no row refers to, now and for so long ($2) before, are given up. Two looks, because
+-- Looks at payloads that nobody has looked at for so long ($2): those that no row has referred to for as long are given up. Two looks, because
 -- a transaction that takes a reference over from one row to another may be under way at the first.
 with chosen as materialized (
     select payload_id, reference, unused_since, doomed
-    from payloads where look_at <= $1::bigint
-    order by look_at, payload_id limit $3::bigint
+    from payloads where looked_at <= $1::bigint - $2::bigint
+    order by looked_at, payload_id limit $3::bigint
     for update skip locked
 ),
 looked as materialized (
@@ -22,12 +22,13 @@ looked as materialized (
     from chosen
 ),
 judged as materialized (
-    select looked.*, looked.doomed or not looked.is_used and coalesce(looked.unused_since <= $1 - $2::bigint, false) as is_doomed
+    select looked.*, looked.doomed or not looked.is_used and coalesce(looked.unused_since <= $1 - $2, false) as is_doomed
     from looked
 )
 update payloads set
     doomed = judged.is_doomed,
-    look_at = case when judged.is_doomed then payloads.look_at else $1 + $2 end,
+    -- What was given up is found again until it is forgotten.
+    looked_at = case when judged.is_doomed then payloads.looked_at else $1 end,
     unused_since = case when judged.is_used then null else coalesce(payloads.unused_since, $1) end
 from judged where payloads.payload_id = judged.payload_id
 returning payloads.payload_id, payloads.doomed

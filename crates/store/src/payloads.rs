@@ -21,12 +21,11 @@ pub struct LookedAt {
 /// The verbs of payloads in the storage. Every [`crate::Store`] has them.
 #[async_trait]
 pub trait Payloads: Send + Sync {
-    /// Notes a payload that is about to be written to the storage. For `age_ms` nobody asks whether it is used.
-    async fn note_payload(&self, id: Uuid, reference: Vec<u8>, age_ms: Millis) -> StoreResult<()>;
-    /// Somebody is about to put this payload's reference into a row, and has `age_ms` for it. False when it has been given up: then its
-    /// reference must not be used.
-    async fn touch_payload(&self, id: Uuid, age_ms: Millis) -> StoreResult<bool>;
-    /// Looks at payloads that nobody has looked at for `age_ms`, and gives up those that no row has referred to for as long. They are
+    /// Notes a payload that is about to be written to the storage.
+    async fn note_payload(&self, id: Uuid, reference: Vec<u8>) -> StoreResult<()>;
+    /// Somebody is about to put this payload's reference into a row. False when it has been given up: then its reference must not be used.
+    async fn touch_payload(&self, id: Uuid) -> StoreResult<bool>;
+    /// Looks at payloads that were not looked at, noted or touched for `age_ms`, and gives up those that no row has referred to for as long. They are
     /// returned again until they are forgotten.
     async fn look_at_payloads(&self, age_ms: Millis, limit: usize) -> StoreResult<LookedAt>;
     /// Forgets payloads that were given up, after they are gone from the storage.

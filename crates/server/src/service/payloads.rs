@@ -18,6 +18,9 @@ use crate::{App, Error, crash};
 /// What the record of a child's end says besides the child's output, which may be as large as a payload can be.
 const RECORD_BYTES_MAX: usize = 64 << 10;
 
+/// Looks in one pass, so that a pass ends.
+const ROUNDS_MAX: usize = 100;
+
 /// Refuses a payload of a user that is too large, or could be taken for a reference.
 pub(crate) fn check(app: &App, payload: &[u8]) -> Result<(), Error> {
     check_up_to(app, payload, app.settings.payload_bytes_max)
@@ -77,11 +80,6 @@ pub(crate) async fn keep_each<T, A>(
     Ok(refused.into_iter().map(answer).collect())
 }
 
-/// How long whoever has kept a payload has to put its reference into a row, and how long one is kept that no row has.
-fn age(app: &App) -> Millis {
-    app.settings.collect_age_ms as Millis
-}
-
 async fn store(app: &App, payload: Bytes) -> Result<Bytes, Error> {
     let hashed = payload.clone();
     let sum = tokio::task::spawn_blocking(move || Sha256Sum::of(&hashed)).await.map_err(StorageError::from)?;
@@ -91,14 +89,14 @@ async fn store(app: &App, payload: Bytes) -> Result<Bytes, Error> {
     let reference = Reference { id, size: payload.len() as u64, sha256: sum.0 };
     let written = reference.write(&app.secret);
     // Noted before the first byte, so that whatever is cut off from here on is found and removed.
-    app.store.note_payload(id, written.clone(), age(app)).await?;
+    app.store.note_payload(id, written.clone()).await?;
     crash::point("payload.noted");
     let terms = Terms { bytes_max: reference.size, length: Some(reference.size), sha256: Some(sum) };
     let source = stream::iter([Ok(payload)]).boxed();
     app.storage.put(&ArtifactPath::payload(id), source, terms).await.map_err(out_of_reach)?;
     crash::point("payload.stored");
     // Writing may have taken its time; from now on there is enough of it again to put the reference into a row.
-    match app.store.touch_payload(id, age(app)).await? {
+    match app.store.touch_payload(id).await? {
         true => Ok(Bytes::from(written)),
         false => Err(Error::Unavailable),
     }
@@ -119,7 +117,7 @@ fn out_of_reach(error: StorageError) -> Error {
 /// Makes sure that a payload that was read from one row may be put into another.
 pub(crate) async fn reuse(app: &App, kept: &[u8]) -> Result<(), Error> {
     let Some(reference) = Reference::open(&app.secret, kept) else { return Ok(()) };
-    match app.store.touch_payload(reference.id, age(app)).await? {
+    match app.store.touch_payload(reference.id).await? {
         true => Ok(()),
         false => Err(Error::NotFound { what: "payload", id: reference.id.to_string() }),
     }
@@ -268,11 +266,12 @@ async fn read(app: &App, reference: &Reference) -> Result<Bytes, StorageError> {
     }
 }
 
-/// Removes payloads that nobody refers to any more. Returns how many.
+/// Removes payloads that nobody refers to any more. Returns how many. Whoever has kept one has `collect_age_ms` to put its reference into a
+/// row.
 pub(crate) async fn collect(app: &App, limit: usize) -> Result<usize, Error> {
     let mut removed = 0;
-    loop {
-        let looked = app.store.look_at_payloads(age(app), limit).await?;
+    for _ in 0..ROUNDS_MAX {
+        let looked = app.store.look_at_payloads(app.settings.collect_age_ms as Millis, limit).await?;
         if !looked.doomed.is_empty() {
             crash::point("payload.doomed");
         }
@@ -293,7 +292,8 @@ pub(crate) async fn collect(app: &App, limit: usize) -> Result<usize, Error> {
         removed += gone.len();
         // What could not be removed is looked at again and again: not in this pass.
         if looked.count < limit || gone.len() < looked.doomed.len() {
-            return Ok(removed);
+            break;
         }
     }
+    Ok(removed)
 }

@@ -126,8 +126,8 @@ macro_rules! passing_all_on {
 }
 
 passing_all_on! { Payloads:
-    fn note_payload(id: Uuid, reference: Vec<u8>, age_ms: Millis) -> ();
-    fn touch_payload(id: Uuid, age_ms: Millis) -> bool;
+    fn note_payload(id: Uuid, reference: Vec<u8>) -> ();
+    fn touch_payload(id: Uuid) -> bool;
     fn look_at_payloads(age_ms: Millis, limit: usize) -> LookedAt;
     fn forget_payloads(ids: &[Uuid]) -> ();
 }

@@ -1,14 +1,14 @@
 -- Payloads that are kept in the storage because they are too large for a row. `reference` is what stands for one in the rows that have it.
--- look_at: when somebody looks next whether there is still such a row; unused_since: since when there was none, as far as anybody has
--- looked; doomed: it is being removed, and must not be used any more.
+-- looked_at: when somebody last looked whether there is still such a row, or said that there will be; unused_since: since when there was
+-- none, as far as anybody has looked; doomed: it is being removed, and must not be used any more.
 create table payloads (
     payload_id blob primary key,
     reference blob not null,
-    look_at integer not null,
+    looked_at integer not null,
     unused_since integer,
     doomed integer not null default 0
 ) without rowid;
-create index payloads_by_look on payloads (look_at);
+create index payloads_by_look on payloads (looked_at);
 
 -- The rows that have references, which are few: 88 bytes that begin as no text does (baton-core, payload.rs).
 create index runs_by_reference on runs (input) where length(input) = 88 and substr(input, 1, 1) = x'ff';

@@ -11,15 +11,15 @@ use crate::{LookedAt, Payloads, StoreResult};
 
 #[async_trait]
 impl Payloads for PostgresStore {
-    async fn note_payload(&self, id: Uuid, reference: Vec<u8>, age_ms: Millis) -> StoreResult<()> {
+    async fn note_payload(&self, id: Uuid, reference: Vec<u8>) -> StoreResult<()> {
         let (now, reference) = (self.database.fixed_now(), reference.as_slice());
-        let params = params![now, id, reference, age_ms];
+        let params = params![now, id, reference];
         self.database.within(async { self.database.query(sql::NOTE_PAYLOAD, params).await.map(drop) }).await
     }
 
-    async fn touch_payload(&self, id: Uuid, age_ms: Millis) -> StoreResult<bool> {
+    async fn touch_payload(&self, id: Uuid) -> StoreResult<bool> {
         let now = self.database.fixed_now();
-        let params = params![now, id, age_ms];
+        let params = params![now, id];
         let touched = async { Ok(!self.database.query(sql::TOUCH_PAYLOAD, params).await?.is_empty()) };
         self.database.within(touched).await
     }

@@ -11,18 +11,17 @@ use crate::{LookedAt, Payloads, StoreResult};
 
 #[async_trait]
 impl Payloads for SqliteStore {
-    async fn note_payload(&self, id: Uuid, reference: Vec<u8>, age_ms: Millis) -> StoreResult<()> {
+    async fn note_payload(&self, id: Uuid, reference: Vec<u8>) -> StoreResult<()> {
         self.write(move |sql| {
-            let look_at = sql.now.saturating_add(age_ms);
-            sql.execute(statements::NOTE_PAYLOAD, params![id.as_bytes(), reference, sql.now, look_at])?;
+            sql.execute(statements::NOTE_PAYLOAD, params![id.as_bytes(), reference, sql.now])?;
             Ok(())
         })
         .await
     }
 
-    async fn touch_payload(&self, id: Uuid, age_ms: Millis) -> StoreResult<bool> {
+    async fn touch_payload(&self, id: Uuid) -> StoreResult<bool> {
         self.write(move |sql| {
-            let params = params![id.as_bytes(), sql.now, sql.now.saturating_add(age_ms)];
+            let params = params![id.as_bytes(), sql.now];
             Ok(sql.row(statements::TOUCH_PAYLOAD, params, |row| row.get::<_, [u8; 16]>(0))?.is_some())
         })
         .await
@@ -45,23 +44,21 @@ impl Payloads for SqliteStore {
 }
 
 fn look(sql: &Sql<'_>, age_ms: Millis, limit: usize) -> StoreResult<LookedAt> {
-    type Row = ([u8; 16], Vec<u8>, Option<Millis>, bool);
-    let params = params![sql.now, limit as i64];
-    let chosen: Vec<Row> = sql.rows(statements::LIST_PAYLOADS_TO_LOOK_AT, params, |row| {
-        Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+    type Row = ([u8; 16], Vec<u8>, Option<Millis>, bool, Millis);
+    let before = sql.now.saturating_sub(age_ms);
+    let chosen: Vec<Row> = sql.rows(statements::LIST_PAYLOADS_TO_LOOK_AT, params![before, limit as i64], |row| {
+        Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
     })?;
     let mut looked = LookedAt { count: chosen.len(), doomed: vec![] };
-    for (id, reference, unused_since, doomed) in chosen {
+    for (id, reference, unused_since, doomed, looked_at) in chosen {
         let used: bool = sql.one(statements::IS_PAYLOAD_USED, params![reference], |row| row.get(0))?;
-        let long_unused = unused_since.is_some_and(|since| since <= sql.now.saturating_sub(age_ms));
-        if doomed || !used && long_unused {
-            // Its time to be looked at stays, so that the next pass finds it again if it is not forgotten by then.
-            sql.execute(statements::SET_PAYLOAD_LOOKED_AT, params![id, sql.now, unused_since, true])?;
+        if doomed || !used && unused_since.is_some_and(|since| since <= before) {
+            // Found again until it is forgotten.
+            sql.execute(statements::SET_PAYLOAD_LOOKED_AT, params![id, looked_at, unused_since, true])?;
             looked.doomed.push(Uuid::from_bytes(id));
         } else {
             let since = if used { None } else { unused_since.or(Some(sql.now)) };
-            let next = sql.now.saturating_add(age_ms);
-            sql.execute(statements::SET_PAYLOAD_LOOKED_AT, params![id, next, since, false])?;
+            sql.execute(statements::SET_PAYLOAD_LOOKED_AT, params![id, sql.now, since, false])?;
         }
     }
     Ok(looked)

@@ -30,7 +30,7 @@ contract!(
 async fn noted(rig: &Rig, number: u8) -> (Uuid, Bytes) {
     let id = Uuid::from_bytes([number; 16]);
     let reference = Bytes::from(Reference { id, size: 10 << 20, sha256: [number; 32] }.write(b"secret"));
-    rig.store.note_payload(id, reference.to_vec(), AGE).await.unwrap();
+    rig.store.note_payload(id, reference.to_vec()).await.unwrap();
     (id, reference)
 }
 
@@ -65,24 +65,24 @@ async fn one_that_nobody_refers_to_is_given_up_when_it_is_old(rig: Rig) {
 async fn one_that_is_about_to_be_used_is_left_alone(rig: Rig) {
     let (id, _) = noted(&rig, 1).await;
     rig.clock.advance(AGE);
-    assert!(rig.store.touch_payload(id, AGE).await.unwrap());
+    assert!(rig.store.touch_payload(id).await.unwrap());
     rig.clock.advance(AGE - 1);
     assert_eq!(look(&rig).await, LookedAt::default());
     rig.clock.advance(1);
     assert_eq!(look(&rig).await.doomed, [id]);
-    assert!(!rig.store.touch_payload(Uuid::from_bytes([9; 16]), AGE).await.unwrap(), "nobody knows of this one");
+    assert!(!rig.store.touch_payload(Uuid::from_bytes([9; 16])).await.unwrap(), "nobody knows of this one");
 }
 
 async fn what_was_given_up_is_found_until_it_is_forgotten_and_cannot_be_used(rig: Rig) {
     let (id, reference) = noted(&rig, 1).await;
     rig.store.forget_payloads(&[id]).await.unwrap();
-    assert!(rig.store.touch_payload(id, AGE).await.unwrap(), "only what was given up is forgotten");
+    assert!(rig.store.touch_payload(id).await.unwrap(), "only what was given up is forgotten");
     rig.clock.advance(AGE);
     assert_eq!(look(&rig).await.doomed, [id]);
-    assert!(!rig.store.touch_payload(id, AGE).await.unwrap());
+    assert!(!rig.store.touch_payload(id).await.unwrap());
     assert_eq!(look(&rig).await.doomed, [id], "the server fell before it was removed");
-    rig.store.note_payload(id, reference.to_vec(), AGE).await.unwrap();
-    assert!(!rig.store.touch_payload(id, AGE).await.unwrap(), "noting it again does not bring it back");
+    rig.store.note_payload(id, reference.to_vec()).await.unwrap();
+    assert!(!rig.store.touch_payload(id).await.unwrap(), "noting it again does not bring it back");
     rig.store.forget_payloads(&[id]).await.unwrap();
     assert_eq!(look(&rig).await, LookedAt::default());
 }

@@ -1,5 +1,6 @@
 //! Workflows: the command line against workers, and the tutorial, followed to the letter.
 
 mod commands;
+mod large;
 mod refusals;
 mod survival;
