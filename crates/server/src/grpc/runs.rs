@@ -8,7 +8,8 @@ use sha2::{Digest, Sha256};
 use tonic::Status;
 
 use super::convert::{
-    due, next_token, optional_span, page, retry, run_id, run_state, seen, some, state_filter, step, step_state, timestamp,
+    due, next_token, optional_span, page, retry, run_id, run_state, seen, some, state_filter, step, step_state,
+    timestamp,
 };
 use crate::auth::Caller;
 use crate::service::workflows;
