@@ -143,11 +143,22 @@ fn is_same_text(left: &str, right: &str) -> bool {
     left.as_bytes().ct_eq(right.as_bytes()).into()
 }
 
-/// 128 bits, keyed by the secret. The parts after the first, which tells the kinds apart, have a fixed length each.
+/// The signature under what a row says of a payload that is kept elsewhere.
+pub(crate) fn payload(secret: &[u8], said: &[u8]) -> [u8; 16] {
+    mac_bits(secret, &[b"payload", said])
+}
+
 fn mac(secret: &[u8], parts: &[&[u8]]) -> String {
+    base32(&mac_bits(secret, parts))
+}
+
+/// 128 bits, keyed by the secret. The parts after the first, which tells the kinds apart, have a fixed length each.
+fn mac_bits(secret: &[u8], parts: &[&[u8]]) -> [u8; 16] {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
     parts.iter().for_each(|part| mac.update(part));
-    base32(&mac.finalize().into_bytes()[..16])
+    let mut bits = [0; 16];
+    bits.copy_from_slice(&mac.finalize().into_bytes()[..16]);
+    bits
 }
 
 /// Lower-case base 32 without the letters that look like digits (Crockford's alphabet).

@@ -70,6 +70,8 @@ pub struct Parts {
     pub backlogs: Backlogs,
     pub keys: Keys,
     pub bodies: Bodies,
+    /// Room for large payloads on their way out.
+    pub answers: Bodies,
     pub storage: Storage,
     pub seal: Seal,
     pub cache: Cache,
@@ -158,6 +160,7 @@ impl App {
             completions: service::complete::coalescer(store.clone(), metrics.clone(), after, RESULT_BATCH),
             renewals: service::renew::coalescer(store.clone(), metrics.clone(), RENEW_BATCH, RENEW_GATHER),
             bodies: Bodies::new(settings.bodies_bytes_max),
+            answers: Bodies::new(settings.bodies_bytes_max),
             seal: Seal::new(&secret, entropy.clone()),
             cache: Cache::new(storage.clone(), settings.cache_bytes_max, &entropy),
             uploads: Uploads::new(storage.clone(), upload_limits(&settings), entropy.clone()),

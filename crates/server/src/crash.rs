@@ -40,6 +40,11 @@ pub const POINTS: &[(&str, &str)] = &[
     ("collect.doomed", "files are given up, and still there"),
     ("collect.deleted", "files are deleted, and their rows are there"),
     ("collect.forgotten", "files are deleted, and so are their rows"),
+    ("payload.noted", "a large payload has a row, and no bytes"),
+    ("payload.stored", "a large payload is in the storage, and nothing refers to it"),
+    ("payload.doomed", "payloads are given up, and still there"),
+    ("payload.deleted", "payloads are deleted, and their rows are there"),
+    ("payload.forgotten", "payloads are deleted, and so are their rows"),
     ("sweep.drafts", "left drafts are deleted, and left uploads are still there"),
 ];
 

@@ -160,6 +160,9 @@ pub enum Error {
     /// The store cannot be reached.
     #[error("the store cannot be reached now; try again")]
     Unavailable,
+    /// A large payload is not in the storage any more, or is not what was put there.
+    #[error("a payload of the run is lost: the storage does not have it any more, or not as it was")]
+    PayloadLost,
     /// The disk is full.
     #[error("the server's disk is full; nothing was changed")]
     DiskFull,
@@ -208,6 +211,7 @@ impl Error {
             Error::Overloaded => "overloaded",
             Error::TooSlow => "too_slow",
             Error::Unavailable => "unavailable",
+            Error::PayloadLost => "payload_lost",
             Error::DiskFull => "disk_full",
             Error::Stopping => "stopping",
             Error::Internal => "internal",

@@ -45,10 +45,11 @@ fresh as materialized (
                     due_at_given, least(due_after, 9223372036854775807 - clock.now) + clock.now)) as due_at
             from clock cross join unnest(
                 $2::integer[], $3::integer[], $4::smallint[], $5::smallint[], $6::bigint[], $7::bigint[], $8::bigint[],
-                $9::text[], $10::text[], $11::text[], $12::bytea[], $13::text[], $14::uuid[], $15::bytea[], $16::bigint[], $17
+                $9::text[], $10::text[], $11::text[], $12::bytea[], $13::text[], $14::uuid[], $15::bytea[], $16::bigint[], $17,
+                $26::integer[]
             ) with ordinality as given(
                 queue_id, lane_id, priority, level, due_after, due_at_given, place_given,
-                key, affinity, idempotency_key, fingerprint, options, retry_of, input, dice, is_meant, ordinal)
+                key, affinity, idempotency_key, fingerprint, options, retry_of, input, dice, is_meant, size, ordinal)
             order by given.ordinal
         ) ordered
     ) numbered
@@ -67,7 +68,7 @@ placed as (
     select run_id, queue_id, lane_id,
            case when worker_id is null then 0 when $21::boolean then 2 else 1 end,
            case when worker_id is not null then 3 when due_at > now then 1 else 0 end,
-           level, priority, coalesce(place_given, due_at), due_at, key, affinity, octet_length(input),
+           level, priority, coalesce(place_given, due_at), due_at, key, affinity, size,
            case when worker_id is null then 0 else 1 end, worker_id,
            case when worker_id is not null then $20::bigint end,
            case when worker_id is not null then now end,

@@ -14,6 +14,7 @@ pub mod clock;
 mod decide;
 mod log_chunks;
 mod memory;
+mod payloads;
 pub mod postgres;
 mod schedule_types;
 mod schedules;
@@ -25,6 +26,7 @@ mod workflows;
 pub use build_types::*;
 pub use builds::{Builds, LOG_PAGE_BYTES_MAX};
 pub use clock::Clock;
+pub use payloads::{LookedAt, Payloads};
 pub use schedule_types::*;
 pub use schedules::{Namespaces, Schedules};
 pub use types::*;
@@ -61,7 +63,7 @@ pub type StoreResult<T> = Result<T, StoreError>;
 
 /// The kernel's verbs, and what is around them. Implementations answer alike: one contract suite runs on all.
 #[async_trait]
-pub trait Store: Builds + Workflows + Schedules + Namespaces + Send + Sync + fmt::Debug {
+pub trait Store: Builds + Workflows + Payloads + Schedules + Namespaces + Send + Sync + fmt::Debug {
     /// `sqlite` or `postgres`.
     fn kind(&self) -> &'static str;
 

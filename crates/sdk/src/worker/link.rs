@@ -225,6 +225,23 @@ impl Link {
         self.let_go.notify_waiters();
     }
 
+    /// The lease of a run, if it is held.
+    pub(super) fn lease_of(&self, run_id: &str) -> Option<v1::RunLease> {
+        let held = self.lock().held.get(run_id).map(|held| held.lease.clone());
+        held.map(|lease| v1::RunLease { run_id: run_id.to_owned(), lease })
+    }
+
+    /// The run that this report was about, if it waits for an answer.
+    pub(super) fn run_of(&self, number: u64) -> Option<v1::RunLease> {
+        match &self.lock().unanswered.get(&number)?.what {
+            report::What::Suspend(report) => {
+                Some(v1::RunLease { run_id: report.run_id.clone(), lease: report.lease.clone() })
+            }
+            // No other answer brings messages.
+            _ => None,
+        }
+    }
+
     /// Tells the driver of a run, if it is held.
     pub(super) fn tell(&self, run_id: &str, event: Event) {
         let mailbox = self.lock().held.get(run_id).map(|held| held.mailbox.clone());

@@ -1,6 +1,7 @@
 //! A worker that plays workflows.
 
 mod link;
+mod payloads;
 mod stream;
 
 use std::collections::HashMap;
@@ -214,6 +215,7 @@ impl Worker {
             register,
             handlers: self.handlers,
             link: link.clone(),
+            calls: self.client.workflows_service()?,
             asked_to_drain: asked_to_drain.clone(),
             worker_id: worker_id.clone(),
         };

@@ -12,6 +12,7 @@ use tonic::{Code, Status, Streaming};
 use tonic_types::StatusExt;
 
 use super::link::Link;
+use super::payloads;
 use crate::ClientError;
 use crate::grpc::{self, Key, Workflows};
 use crate::workflow::driver::{Driver, Finished};
@@ -36,6 +37,8 @@ pub(super) struct Connection {
     pub(super) register: v1::RegisterWorkerRequest,
     pub(super) handlers: HashMap<String, Handler>,
     pub(super) link: Arc<Link>,
+    /// For payloads that were too much for the stream.
+    pub(super) calls: Workflows,
     /// Told when the server wants the worker to drain.
     pub(super) asked_to_drain: Arc<Notify>,
     /// Names the registration; empty before the first.
@@ -140,10 +143,10 @@ impl Connection {
         }
         // Answers first: one of them may let go of a run that comes again.
         for answer in answers {
-            self.link.answer(answer);
+            self.answered(answer);
         }
         for v1::RunMessages { run_id, messages } in messages {
-            self.link.tell(&run_id, Event::Messages(messages));
+            self.told(run_id, messages);
         }
         if let Some(news) = heartbeat {
             news.lost.iter().for_each(|run_id| self.link.tell(run_id, Event::Lost));
@@ -154,6 +157,36 @@ impl Connection {
         }
         for run in runs {
             self.begin(run);
+        }
+    }
+
+    /// Passes an answer on, once all that belongs to it is there.
+    fn answered(&self, mut answer: v1::ReportAnswer) {
+        match (payloads::left_out(&mut answer), self.link.run_of(answer.number)) {
+            (true, Some(lease)) => {
+                let (link, calls) = (self.link.clone(), self.calls.clone());
+                tokio::spawn(async move {
+                    if payloads::fetch_answer(calls, &lease, &mut answer).await {
+                        link.answer(answer);
+                    }
+                });
+            }
+            _ => self.link.answer(answer),
+        }
+    }
+
+    /// Passes messages on, once all that belongs to them is there.
+    fn told(&self, run_id: String, mut messages: Vec<v1::Message>) {
+        match (messages.iter().any(payloads::is_left_out), self.link.lease_of(&run_id)) {
+            (true, Some(lease)) => {
+                let (link, calls) = (self.link.clone(), self.calls.clone());
+                tokio::spawn(async move {
+                    if payloads::fetch_messages(calls, &lease, &mut messages).await {
+                        link.tell(&run_id, Event::Messages(messages));
+                    }
+                });
+            }
+            _ => self.link.tell(&run_id, Event::Messages(messages)),
         }
     }
 
@@ -172,11 +205,21 @@ impl Connection {
         match handler {
             Some(handler) => {
                 let outbox: Arc<dyn Outbox> = self.link.clone();
-                let driver = Driver::new(run, handler, mailbox.clone(), outbox);
                 if self.link.is_draining() {
                     mailbox.put(Event::GiveBack(super::STOPPING));
                 }
-                tokio::spawn(work(driver, guard));
+                match payloads::is_whole(&run) {
+                    true => drop(tokio::spawn(work(Driver::new(run, handler, mailbox, outbox), guard))),
+                    false => {
+                        let (calls, handler) = (self.calls.clone(), handler.clone());
+                        tokio::spawn(async move {
+                            let mut run = run;
+                            if payloads::fetch_run(calls, &mut run).await {
+                                work(Driver::new(run, &handler, mailbox, outbox), guard).await;
+                            }
+                        });
+                    }
+                }
             }
             None => {
                 tracing::error!(workflow_type = name, "a run came that this worker does not know how to do");

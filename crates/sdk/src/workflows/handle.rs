@@ -208,6 +208,14 @@ impl WorkflowHandle {
         }
     }
 
+    /// What came out of the step at this position, as JSON, however large it is.
+    pub async fn step_output(&self, position: u32) -> Result<Bytes, ClientError> {
+        let which = Some(v1::get_payload_request::Which::Position(position));
+        let request = v1::GetPayloadRequest { run_id: self.run_id.clone(), lease: String::new(), which };
+        let mut workflows = self.client.workflows_service()?;
+        Ok(self.client.answer(Duration::ZERO, workflows.get_payload(request)).await?.payload)
+    }
+
     /// Every attempt of every step, in the order of the steps.
     pub async fn step_attempts(&self) -> Result<Vec<StepAttempt>, ClientError> {
         let mut workflows = self.client.workflows_service()?;

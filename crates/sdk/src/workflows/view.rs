@@ -136,8 +136,10 @@ pub struct StepView {
     pub name: String,
     /// How far it is.
     pub state: StepState,
-    /// What came out, as JSON.
+    /// What came out, as JSON. Empty when it is large: then `output_bytes` says how large.
     pub output: Bytes,
+    /// How large an output is that was left out; [`crate::WorkflowHandle::step_output`] has it.
+    pub output_bytes: u64,
     /// What the last failed attempt said.
     pub error: Option<String>,
     /// A short word for that.
@@ -169,6 +171,7 @@ impl From<v1::Step> for StepView {
             state: step_state(step.state()),
             name: step.name,
             output: step.output,
+            output_bytes: step.output_bytes,
             error: some(step.error),
             code: some(step.code),
             attempts: step.attempts,

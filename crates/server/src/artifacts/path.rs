@@ -49,6 +49,11 @@ impl ArtifactPath {
         ArtifactPath(format!("builds/{id}/{}", file.0))
     }
 
+    /// A payload that is too large for the database: `payloads/<id>`.
+    pub fn payload(id: uuid::Uuid) -> ArtifactPath {
+        ArtifactPath(format!("payloads/{id}"))
+    }
+
     /// What a worker reported on one day: `diagnostics/<worker>/<date>.json`.
     pub fn diagnostics(worker: &Segment, date: &Segment) -> ArtifactPath {
         ArtifactPath(format!("diagnostics/{}/{}.json", worker.0, date.0))

@@ -7,6 +7,7 @@ use baton_store::{Due, Message, MessageKind, Page, Step, StepKind, StepState};
 use prost_types::{Duration, Timestamp};
 
 use crate::Error;
+use crate::service::payloads;
 use crate::service::workflows::invalid;
 
 /// Entries on a page of a list that does not say how many.
@@ -174,12 +175,14 @@ pub(super) fn step(step: Step) -> v1::Step {
         StepKind::Child => v1::StepKind::Child,
         StepKind::Fact => v1::StepKind::Fact,
     };
+    let (output, output_bytes) = payloads::shown(step.output);
     v1::Step {
         position: step.position,
         kind: kind.into(),
         name: step.name,
         state: step_state(step.state).into(),
-        output: step.output.unwrap_or_default(),
+        output,
+        output_bytes,
         error: step.error.unwrap_or_default(),
         code: step.code.unwrap_or_default(),
         attempts: step.attempts,
@@ -198,11 +201,13 @@ pub(super) fn message(message: Message) -> v1::Message {
         MessageKind::Child => v1::MessageKind::Child,
         MessageKind::Cancel => v1::MessageKind::Cancel,
     };
+    let (payload, payload_bytes) = payloads::shown(message.payload);
     v1::Message {
         number: message.number as u64,
         kind: kind.into(),
         name: message.name,
-        payload: message.payload.unwrap_or_default(),
+        payload,
+        payload_bytes,
         state: message.state.map_or(v1::RunState::Unspecified, run_state).into(),
         error: message.error.unwrap_or_default(),
         position: message.position.unwrap_or(0),

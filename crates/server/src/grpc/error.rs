@@ -46,6 +46,7 @@ fn code(error: &Error) -> Code {
         | Error::DiskFull => Code::ResourceExhausted,
         Error::TooSlow => Code::DeadlineExceeded,
         Error::Unavailable | Error::Stopping => Code::Unavailable,
+        Error::PayloadLost => Code::DataLoss,
         Error::Internal => Code::Internal,
     }
 }

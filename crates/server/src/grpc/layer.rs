@@ -16,7 +16,7 @@ use tonic::{Code, Status};
 
 use super::error::code_name;
 use crate::auth::Caller;
-use crate::bodies::Share;
+use crate::bodies::{Answer, Share};
 use crate::http::Peer;
 use crate::metrics::CallLabels;
 use crate::{App, Error};
@@ -31,6 +31,17 @@ const WAITING: [&str; 3] = [
     "/baton.v1.WorkflowService/PollActivity",
     "/baton.v1.WorkflowService/AwaitMessages",
     "/baton.v1.WorkflowService/WaitWorkflowRun",
+];
+
+/// Calls that bring a payload, and may be as large as that.
+const PAYLOADS: [&str; 7] = [
+    "/baton.v1.WorkflowService/StartWorkflow",
+    "/baton.v1.WorkflowService/SignalWorkflowRun",
+    "/baton.v1.WorkflowService/CompleteStep",
+    "/baton.v1.WorkflowService/CompleteWorkflow",
+    "/baton.v1.WorkflowService/ContinueAsNew",
+    "/baton.v1.WorkflowService/StartChild",
+    "/baton.v1.WorkflowService/Publish",
 ];
 
 /// Who is calling, and with which key: a stream that lasts checks it again.
@@ -74,11 +85,17 @@ async fn admitted(app: &App, path: &str, request: Request, next: Next) -> Result
         return Ok(next.run(Request::from_parts(parts, body)).await);
     }
     let share = Share::default();
-    let reading = tokio::time::timeout(Duration::from_millis(app.settings.body_timeout_ms), read(app, body, &share));
+    let limit = match PAYLOADS.contains(&path) {
+        true => app.settings.payload_body_bytes_max(),
+        false => app.settings.body_bytes_max,
+    };
+    let time = Duration::from_millis(app.settings.body_timeout_ms);
+    let reading = tokio::time::timeout(time, read(app, body, limit, &share));
     let whole = within(deadline, reading).await;
     let Some(message) = whole else { return Ok(too_late()) };
     let message = message.map_err(|_| Error::TooSlow)??;
-    let call = next.run(Request::from_parts(parts, Body::from(message)));
+    let sent = Answer::default();
+    let call = sent.made_by(next.run(Request::from_parts(parts, Body::from(message))));
     let answered = match WAITING.contains(&path) {
         true => within(deadline, call).await,
         // A change is carried to its end even when its caller hangs up or waits no longer: what was committed must still wake those
@@ -88,7 +105,7 @@ async fn admitted(app: &App, path: &str, request: Request, next: Next) -> Result
         }
     };
     drop(share);
-    Ok(answered.unwrap_or_else(too_late))
+    Ok(sent.sent_with(answered.unwrap_or_else(too_late)))
 }
 
 async fn within<T>(deadline: Option<Moment>, work: impl Future<Output = T>) -> Option<T> {
@@ -114,8 +131,7 @@ async fn authenticate(app: &App, parts: &Parts) -> Result<Authenticated, Error> 
 }
 
 /// The one message of a call, whole, within its limits.
-async fn read(app: &App, mut body: Body, share: &Share) -> Result<Bytes, Error> {
-    let limit = app.settings.body_bytes_max;
+async fn read(app: &App, mut body: Body, limit: usize, share: &Share) -> Result<Bytes, Error> {
     let mut all = BytesMut::new();
     let mut first: Option<Bytes> = None;
     let mut admitted = false;

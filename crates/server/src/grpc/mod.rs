@@ -53,11 +53,13 @@ pub async fn router(app: App) -> Router {
 /// The services of package `baton.v1`, which need a key.
 fn ours(app: App) -> Router {
     let limit = app.settings.body_bytes_max;
-    let stream_limit = app.settings.batch_bytes_max;
+    // The layer before knows which calls may be that large.
+    let payload_limit = app.settings.payload_body_bytes_max();
+    let stream_limit = app.settings.payload_batch_bytes_max();
     let workflows = WorkflowServiceServer::new(Workflows::new(app.clone()));
     let schedules = ScheduleServiceServer::new(Schedules { app: app.clone() });
     let namespaces = NamespaceServiceServer::new(Namespaces { app: app.clone() });
-    let routes = Routes::new(workflows.clone().max_decoding_message_size(limit))
+    let routes = Routes::new(workflows.clone().max_decoding_message_size(payload_limit))
         .add_service(schedules.max_decoding_message_size(limit))
         .add_service(namespaces.max_decoding_message_size(limit))
         .into_axum_router()

@@ -8,11 +8,12 @@ use sha2::{Digest, Sha256};
 use tonic::Status;
 
 use super::convert::{
-    due, next_token, optional_span, page, retry, run_id, run_state, some, state_filter, step, step_state, timestamp,
+    due, next_token, optional_span, page, retry, run_id, run_state, seen, some, state_filter, step, step_state,
+    timestamp,
 };
 use crate::auth::Caller;
 use crate::service::workflows;
-use crate::service::workflows::read::{Workflow, WorkflowQuery};
+use crate::service::workflows::read::{Which, Workflow, WorkflowQuery};
 use crate::service::workflows::start::Start;
 use crate::{App, Error};
 
@@ -175,6 +176,23 @@ pub(super) async fn list_steps(
     let found = workflows::read::steps(app, caller, run_id(&request.run_id)?, page).await?;
     let next_page_token = next_token(&found, page.limit, |last| last.position.to_string());
     Ok(v1::ListStepsResponse { steps: found.into_iter().map(step).collect(), next_page_token })
+}
+
+pub(super) async fn get_payload(
+    app: &App,
+    caller: &Caller,
+    request: v1::GetPayloadRequest,
+) -> Result<v1::GetPayloadResponse, Status> {
+    use v1::get_payload_request::Which as Asked;
+    let run = run_id(&request.run_id)?;
+    let which = match request.which {
+        Some(Asked::Position(position)) => Which::Output(position),
+        Some(Asked::Message(number)) => Which::Message(seen(number)),
+        None => return Err(workflows::invalid("which", "must be a position or the number of a message").into()),
+    };
+    let lease = some(request.lease);
+    let payload = workflows::read::payload(app, caller, run, lease.as_deref(), which).await?;
+    Ok(v1::GetPayloadResponse { payload })
 }
 
 pub(super) async fn get_step_attempt(

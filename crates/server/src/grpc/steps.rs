@@ -13,12 +13,12 @@ use super::convert::{
 };
 use super::runs::{start, started};
 use crate::auth::Caller;
-use crate::service::workflows;
 use crate::service::workflows::children::StartChild;
 use crate::service::workflows::finish::Failed;
+use crate::service::workflows::invalid;
 use crate::service::workflows::steps::{FailedAttempt, Remembered};
 use crate::service::workflows::suspend::Suspended;
-use crate::service::workflows::{check_payload, invalid};
+use crate::service::{payloads, workflows};
 use crate::{App, Error};
 
 /// Longest time of a step that is believed.
@@ -191,7 +191,7 @@ pub(super) async fn start_child(
 
 /// What is to be published.
 pub(super) fn published(app: &App, lease: LeaseRef, value: Bytes) -> Result<(LeaseRef, Bytes), Error> {
-    check_payload(app, &value)?;
+    payloads::check(app, &value)?;
     Ok((lease, value))
 }
 

@@ -66,6 +66,7 @@ methods! {
         get_step_attempt(GetStepAttemptRequest) -> StepAttempt;
         list_step_attempts(ListStepAttemptsRequest) -> ListStepAttemptsResponse;
         list_steps(ListStepsRequest) -> ListStepsResponse;
+        get_payload(GetPayloadRequest) -> GetPayloadResponse;
         health_check(HealthCheckRequest) -> HealthCheckResponse;
     }
     workers {

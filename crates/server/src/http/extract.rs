@@ -87,6 +87,8 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Params<T> {
 
 /// A JSON body about one run.
 pub struct Json<T>(pub T);
+/// A JSON body about one run that may bring a payload.
+pub struct PayloadJson<T>(pub T);
 /// A JSON body about many runs, which may be larger.
 pub struct BatchJson<T>(pub T);
 
@@ -98,11 +100,19 @@ impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
     }
 }
 
+impl<T: DeserializeOwned> FromRequest<App> for PayloadJson<T> {
+    type Rejection = Error;
+
+    async fn from_request(request: Request, app: &App) -> Result<PayloadJson<T>, Error> {
+        read(request, app, app.settings.payload_body_bytes_max()).await.map(PayloadJson)
+    }
+}
+
 impl<T: DeserializeOwned> FromRequest<App> for BatchJson<T> {
     type Rejection = Error;
 
     async fn from_request(request: Request, app: &App) -> Result<BatchJson<T>, Error> {
-        read(request, app, app.settings.batch_bytes_max).await.map(BatchJson)
+        read(request, app, app.settings.payload_batch_bytes_max()).await.map(BatchJson)
     }
 }
 
@@ -117,19 +127,39 @@ async fn read<T: DeserializeOwned>(request: Request, app: &App, limit: usize) ->
     if length.is_some_and(|length| length > limit) {
         return Err(Error::TooLarge { limit });
     }
-    app.bodies.admit(length.unwrap_or(limit), parts.extensions.get::<Share>()).await?;
+    let share = parts.extensions.get::<Share>();
+    app.bodies.admit(length.unwrap_or(unannounced(app, limit)), share).await?;
     let time = Duration::from_millis(app.settings.body_timeout_ms);
-    let bytes = tokio::time::timeout(time, collect(body, length, limit)).await.map_err(|_| Error::TooSlow)??;
+    let collecting = collect(app, body, length, limit, share);
+    let bytes = tokio::time::timeout(time, collecting).await.map_err(|_| Error::TooSlow)??;
     parse(if bytes.is_empty() { b"{}" } else { &bytes })
 }
 
-async fn collect(mut body: Body, length: Option<usize>, limit: usize) -> Result<Bytes, Error> {
+/// What a body that does not say how long it is may have before it has to wait for the room of the largest.
+fn unannounced(app: &App, limit: usize) -> usize {
+    limit.min(app.settings.body_bytes_max)
+}
+
+async fn collect(
+    app: &App,
+    mut body: Body,
+    length: Option<usize>,
+    limit: usize,
+    share: Option<&Share>,
+) -> Result<Bytes, Error> {
+    let mut admitted = length.unwrap_or(unannounced(app, limit));
     let mut all = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Error::Malformed("the body ended early".into()))?;
         let Ok(data) = frame.into_data() else { continue };
         if all.len() + data.len() > limit {
             return Err(Error::TooLarge { limit });
+        }
+        if all.len() + data.len() > admitted {
+            // Nobody waits here for others who wait for the same.
+            share.inspect(|share| share.release());
+            app.bodies.admit(limit, share).await?;
+            admitted = limit;
         }
         // Most bodies come in one piece and need no copy.
         if all.is_empty() && Some(data.len()) == length {

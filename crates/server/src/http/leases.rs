@@ -10,7 +10,7 @@ use baton_proto::{
 };
 use baton_store::Scope;
 
-use super::extract::{Auth, BatchJson, Json, Path};
+use super::extract::{Auth, BatchJson, Json, Path, PayloadJson};
 use super::ok;
 use crate::service::{self, run_id};
 use crate::{App, Error};
@@ -110,7 +110,7 @@ pub(super) async fn complete(
     State(app): State<App>,
     Auth(caller): Auth,
     Path(id): Path<String>,
-    Json(report): Json<CompleteRun>,
+    PayloadJson(report): PayloadJson<CompleteRun>,
 ) -> Result<Response, Error> {
     caller.has(Scope::Worker)?;
     Ok(one(id.clone(), service::complete::one(&app, in_path(&id, &report)?, report).await?))

@@ -28,7 +28,7 @@ use baton_proto::Problem;
 use http::{Method, StatusCode, header};
 use serde::Serialize;
 
-use crate::bodies::Share;
+use crate::bodies::{Answer, Share};
 use crate::metrics::RequestLabels;
 use crate::{App, Error, grpc};
 
@@ -76,10 +76,13 @@ async fn count(State(app): State<App>, path: Option<MatchedPath>, mut request: R
     let changes = request.method() != http::Method::GET && !route.ends_with("/claim");
     let share = Share::default();
     request.extensions_mut().insert(share.clone());
+    let sent = Answer::default();
+    let making = sent.made_by(next.run(request));
     let response = match changes {
-        true => tokio::spawn(next.run(request)).await.unwrap_or_else(|_| Error::Internal.into_response()),
-        false => next.run(request).await,
+        true => tokio::spawn(making).await.unwrap_or_else(|_| Error::Internal.into_response()),
+        false => making.await,
     };
+    let response = sent.sent_with(response);
     drop(share);
     let status = response.status().as_u16();
     app.metrics.requests.get_or_create(&RequestLabels { method, route, status }).inc();

@@ -12,7 +12,7 @@ use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::extract::{Auth, BatchJson, Json, Params, Path};
+use super::extract::{Auth, BatchJson, Params, Path, PayloadJson};
 use super::{answer, ok};
 use crate::service::read::RunQuery;
 use crate::service::{self, run_id, worker_id};
@@ -68,7 +68,7 @@ pub(super) async fn submit(
     State(app): State<App>,
     Auth(caller): Auth,
     headers: HeaderMap,
-    Json(mut run): Json<SubmitRun>,
+    PayloadJson(mut run): PayloadJson<SubmitRun>,
 ) -> Result<Response, Error> {
     if let Some(key) = idempotency_key(&headers)? {
         run.idempotency_key = Some(key.to_owned());

@@ -6,10 +6,13 @@ use baton_core::Millis;
 
 use crate::artifacts::StorageError;
 use crate::service::builds::files;
+use crate::service::payloads;
 use crate::{App, Error, crash};
 
 /// Files removed in one pass.
 const FILES_MAX: usize = 200;
+/// Payloads looked at in one call: a look costs a few lookups for each.
+const PAYLOADS_MAX: usize = 500;
 /// Builds that are told of in one pass.
 const STUCK_MAX: usize = 20;
 
@@ -39,7 +42,8 @@ pub(crate) async fn collect(app: &App) -> Result<String, Error> {
             break;
         }
     }
-    Ok(format!("{removed} files removed"))
+    let payloads = payloads::collect(app, PAYLOADS_MAX).await?;
+    Ok(format!("{removed} files and {payloads} payloads removed"))
 }
 
 /// Removes drafts and uploads that nobody goes on with, and what the cache has not used for the longest. Reads the storage's

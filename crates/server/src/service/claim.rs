@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use baton_core::{WorkerId, token};
 use baton_proto::{CLAIM_WAIT_MS_MAX, Claim, ClaimedRun, Time};
-use baton_store::{CLAIM_RUNS_MAX, ClaimSlot, Claimed, LaneName, Scope, WorkerStatus};
+use baton_store::{CLAIM_RUNS_MAX, ClaimSlot, Claimed, Journal, LaneName, Scope, WorkerStatus};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
+use super::payloads;
 use crate::auth::Caller;
 use crate::workers::KnownWorker;
 use crate::{App, Error};
@@ -16,7 +17,7 @@ use crate::{App, Error};
 /// Waits for work for this worker; no runs when the wait was over first.
 pub async fn many(app: &App, caller: &Caller, worker: WorkerId, claim: Claim) -> Result<Vec<ClaimedRun>, Error> {
     let claimed = claimed(app, caller, worker, &claim).await?;
-    named(app, claimed).await
+    named(app, worker, claimed).await
 }
 
 /// As [`many`], and whether an earlier claim gave them already.
@@ -27,7 +28,7 @@ pub(crate) async fn many_or_again(
     claim: Claim,
 ) -> Result<(Vec<ClaimedRun>, bool), Error> {
     let (claimed, again) = claimed_or_again(app, caller, worker, &claim).await?;
-    Ok((named(app, claimed).await?, again))
+    Ok((named(app, worker, claimed).await?, again))
 }
 
 /// As [`many`], in the store's words.
@@ -159,9 +160,21 @@ async fn repeated(app: &App, known: &KnownWorker, claim_no: Option<i64>) -> Resu
     }
 }
 
-async fn named(app: &App, claimed: Vec<Claimed>) -> Result<Vec<ClaimedRun>, Error> {
+/// Runs that were claimed cannot be handed over now: the worker's next claim has to look for them.
+pub(crate) async fn not_handed_over(app: &App, worker: WorkerId) {
+    if let Ok(Some(known)) = app.workers.get(worker).await {
+        known.may_hold_unstarted.store(true, Ordering::Relaxed);
+    }
+}
+
+async fn named(app: &App, worker: WorkerId, claimed: Vec<Claimed>) -> Result<Vec<ClaimedRun>, Error> {
+    let mut claimed: Vec<_> = claimed.into_iter().map(|run| (run, Journal::default())).collect();
+    if let Err(error) = payloads::fill_claimed(app, &mut claimed).await {
+        not_handed_over(app, worker).await;
+        return Err(error);
+    }
     let mut runs = Vec::with_capacity(claimed.len());
-    for run in claimed {
+    for (run, _) in claimed {
         let lane = app.lanes.name(run.lane).await?.ok_or(Error::Internal)?;
         runs.push(ClaimedRun {
             run_id: run.run.to_string(),

@@ -7,7 +7,7 @@ use baton_proto::CompleteRun;
 use baton_store::{Completion, Store, Verdict};
 use bytes::Bytes;
 
-use super::{After, Outcome, each, open_lease};
+use super::{After, Outcome, each, open_lease, payloads};
 use crate::app::RESULT_BATCH;
 use crate::coalesce::Coalescer;
 use crate::metrics::Metrics;
@@ -48,7 +48,10 @@ pub async fn one(app: &App, run: RunId, report: CompleteRun) -> Result<Outcome, 
 /// Completes runs; one answer for each.
 pub async fn many(app: &App, reports: Vec<(RunId, CompleteRun)>) -> Result<Vec<Result<Outcome, Error>>, Error> {
     let alone = reports.len() > RESULT_BATCH / 4;
-    let done = reports.into_iter().map(|(run, report)| (run, completion(app, run, report))).collect();
+    let mut done = Vec::with_capacity(reports.len());
+    for (run, report) in reports {
+        done.push((run, completion(app, run, report).await));
+    }
     each(app, done, |done| async move {
         match alone {
             true => to_store(&*app.store, &app.metrics, &app.after(), done).await,
@@ -58,11 +61,10 @@ pub async fn many(app: &App, reports: Vec<(RunId, CompleteRun)>) -> Result<Vec<R
     .await
 }
 
-fn completion(app: &App, run: RunId, report: CompleteRun) -> Result<Completion, Error> {
+async fn completion(app: &App, run: RunId, report: CompleteRun) -> Result<Completion, Error> {
     let lease = open_lease(app, run, &report.lease)?;
-    let output = report.output.map(|output| Bytes::from(String::from(Box::<str>::from(output))));
-    if output.as_ref().is_some_and(|output| output.len() > app.settings.payload_bytes_max) {
-        return Err(Error::TooLarge { limit: app.settings.payload_bytes_max });
-    }
-    Ok(Completion { lease, output })
+    let Some(output) = report.output else { return Ok(Completion { lease, output: None }) };
+    let output = Bytes::from(String::from(Box::<str>::from(output)));
+    payloads::check(app, &output)?;
+    Ok(Completion { lease, output: Some(payloads::keep(app, output).await?) })
 }

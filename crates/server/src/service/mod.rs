@@ -11,6 +11,7 @@ pub mod give_back;
 pub mod keys;
 pub mod namespaces;
 pub mod news;
+pub mod payloads;
 pub mod queues;
 pub mod read;
 pub mod register;

@@ -8,7 +8,7 @@ use baton_store::{Page, RunFilter, RunRecord, Scope};
 use tokio::time::Instant;
 
 use super::claim::raw;
-use super::visible;
+use super::{payloads, visible};
 use crate::auth::Caller;
 use crate::{App, Error};
 
@@ -135,7 +135,8 @@ pub async fn history(app: &App, caller: &Caller, run: RunId) -> Result<Vec<Histo
 }
 
 /// A run as it is shown.
-pub(crate) async fn view(app: &App, record: RunRecord) -> Result<RunView, Error> {
+pub(crate) async fn view(app: &App, mut record: RunRecord) -> Result<RunView, Error> {
+    payloads::fill(app, std::iter::once(&mut record.input).chain(record.output.as_mut()).collect()).await?;
     let lane = app.lanes.name(record.lane).await?.ok_or(Error::Internal)?;
     Ok(RunView {
         id: record.id.to_string(),

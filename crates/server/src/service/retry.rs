@@ -12,7 +12,7 @@ use crate::{App, Error};
 pub async fn one(app: &App, caller: &Caller, run: RunId, key: Option<&str>) -> Result<Submitted, Error> {
     key.map_or(Ok(()), |key| check_name("Idempotency-Key", key))?;
     let record = visible(app, caller, Scope::Submit, run).await?;
-    submit::take_in(app, vec![again(app, record, key)?]).await?.pop().ok_or(Error::Internal)
+    submit::take_in_again(app, vec![again(app, record, key)?]).await?.pop().ok_or(Error::Internal)
 }
 
 /// The run that repeats one that has ended.

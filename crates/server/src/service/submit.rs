@@ -13,7 +13,7 @@ use baton_store::{
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-use super::{check_name, check_text};
+use super::{check_name, check_text, payloads};
 use crate::allowance::Admission;
 use crate::app::SUBMIT_BATCH;
 use crate::auth::Caller;
@@ -129,22 +129,66 @@ pub async fn many(app: &App, caller: &Caller, runs: Vec<SubmitRun>) -> Result<Ve
 }
 
 /// Puts runs into the store, with room taken in their queues, and wakes whoever waits for them.
-pub(crate) async fn take_in(app: &App, runs: Vec<NewRun>) -> Result<Vec<Submitted>, Error> {
-    let mut wanted: Vec<(QueueId, u64)> = Vec::new();
+pub(crate) async fn take_in(app: &App, mut runs: Vec<NewRun>) -> Result<Vec<Submitted>, Error> {
+    match make_room(app, &runs).await? {
+        Room::Answered(submitted) => Ok(submitted),
+        Room::Taken(admission) => match keep_inputs(app, &mut runs).await? {
+            Some(submitted) => Ok(submitted),
+            None => put_in(app, runs, admission).await,
+        },
+    }
+}
+
+/// As [`take_in`], for runs whose inputs were read from the store.
+pub(crate) async fn take_in_again(app: &App, runs: Vec<NewRun>) -> Result<Vec<Submitted>, Error> {
     for run in &runs {
+        payloads::reuse(app, &run.input).await?;
+    }
+    match make_room(app, &runs).await? {
+        Room::Answered(submitted) => Ok(submitted),
+        Room::Taken(admission) => put_in(app, runs, admission).await,
+    }
+}
+
+/// Puts large inputs into the storage. A call that was carried out before gets its answer instead: nothing is stored twice.
+async fn keep_inputs(app: &App, runs: &mut [NewRun]) -> Result<Option<Vec<Submitted>>, Error> {
+    if !runs.iter().any(|run| payloads::is_large(app, &run.input)) {
+        return Ok(None);
+    }
+    if let Some(submitted) = submitted_before(app, runs).await? {
+        return Ok(Some(submitted));
+    }
+    for run in runs {
+        run.input = payloads::keep(app, std::mem::take(&mut run.input)).await?;
+    }
+    Ok(None)
+}
+
+enum Room {
+    Taken(Admission),
+    /// None is needed: the call was carried out before.
+    Answered(Vec<Submitted>),
+}
+
+async fn make_room(app: &App, runs: &[NewRun]) -> Result<Room, Error> {
+    let mut wanted: Vec<(QueueId, u64)> = Vec::new();
+    for run in runs {
         match wanted.iter_mut().find(|(queue, _)| *queue == run.lane.queue) {
             Some((_, count)) => *count += 1,
             None => wanted.push((run.lane.queue, 1)),
         }
     }
-    let admission = match admit(app, &runs, &wanted).await {
-        Ok(admission) => admission,
+    match admit(app, runs, &wanted).await {
+        Ok(admission) => Ok(Room::Taken(admission)),
         // A repeated call takes no room: it gets the answer it got before, however full the queue or the namespace is by now.
         Err(full @ (Error::QueueFull { .. } | Error::NamespaceLimit { .. })) => {
-            return submitted_before(app, &runs).await?.ok_or(full);
+            submitted_before(app, runs).await?.map(Room::Answered).ok_or(full)
         }
-        Err(other) => return Err(other),
-    };
+        Err(other) => Err(other),
+    }
+}
+
+async fn put_in(app: &App, runs: Vec<NewRun>, admission: Admission) -> Result<Vec<Submitted>, Error> {
     let lanes: Vec<_> = runs.iter().map(|run| run.lane.lane).collect();
     let dice = dice(app, runs.len());
     let alone = runs.len() > SUBMIT_BATCH / 4;
@@ -239,11 +283,7 @@ pub(crate) fn check_run(app: &App, run: &SubmitRun) -> Result<(), Error> {
     let mut codes = run.retry.iter().flat_map(|policy| &policy.non_retryable);
     // Checked as the code of a failure is. A NUL in one would also make every claim of its queue fail in PostgreSQL.
     codes.try_for_each(|code| check_name("retry.non_retryable", code))?;
-    let size = run.input.as_ref().map_or(0, |input| input.get().len());
-    if size > app.settings.payload_bytes_max {
-        return Err(Error::TooLarge { limit: app.settings.payload_bytes_max });
-    }
-    Ok(())
+    run.input.as_ref().map_or(Ok(()), |input| payloads::check(app, input.get().as_bytes()))
 }
 
 fn lane_name(run: &SubmitRun) -> LaneName {

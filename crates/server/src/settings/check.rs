@@ -4,6 +4,8 @@ use super::Settings;
 
 /// Longest span that can be set, about a hundred years: sums of it and of any moment still are moments.
 const SPAN_MS_MAX: u64 = 100 * 366 * super::DAY_MS;
+/// Largest payload that may be allowed: each is in memory as a whole.
+const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 /// Most runs that may be allowed to wait: what a store can count.
 const BACKLOG_MAX: u64 = i64::MAX as u64;
 
@@ -56,6 +58,10 @@ impl Settings {
         ];
         if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
             return Err(format!("{name} must be at least 1"));
+        }
+        // Sizes are counted as the databases count.
+        if self.payload_bytes_max > PAYLOAD_BYTES_MAX {
+            return Err(format!("payload_bytes_max must be at most {PAYLOAD_BYTES_MAX}"));
         }
         let backlogs = [("backlog_max", self.backlog_max), ("build_backlog_max", self.build_backlog_max)];
         match backlogs.iter().find(|(_, value)| *value > BACKLOG_MAX) {

@@ -65,8 +65,10 @@ pub struct Settings {
     pub backlog_max: u64,
     /// Most builds that may wait, where the queue `builds` has no limit of its own.
     pub build_backlog_max: u64,
-    /// Largest input or output of a run.
+    /// Largest input or output of a run, a step or a signal.
     pub payload_bytes_max: usize,
+    /// Payloads up to this size are kept in the database; larger ones go to the storage.
+    pub payload_inline_bytes_max: usize,
     /// Largest body of a call about one run.
     pub body_bytes_max: usize,
     /// Largest body of a batch.
@@ -158,6 +160,8 @@ impl Origin {
     }
 }
 
+/// What a call says besides its payload, at most.
+const ENVELOPE_BYTES: usize = 64 << 10;
 const DAY_MS: u64 = 24 * 3_600 * 1_000;
 
 impl Default for Settings {
@@ -187,7 +191,8 @@ impl Default for Settings {
             retention_audit_ms: 90 * DAY_MS,
             backlog_max: 1_000_000,
             build_backlog_max: 1_000,
-            payload_bytes_max: 2 << 20,
+            payload_bytes_max: 32 << 20,
+            payload_inline_bytes_max: 2 << 20,
             body_bytes_max: 4 << 20,
             batch_bytes_max: 64 << 20,
             bodies_bytes_max: 256 << 20,
@@ -327,6 +332,16 @@ impl Settings {
     pub fn storage(&self) -> String {
         let default = || self.data.join("artifacts").to_string_lossy().into_owned();
         self.storage_url.clone().unwrap_or_else(default)
+    }
+
+    /// Largest body of a call that brings one payload: it has to fit.
+    pub fn payload_body_bytes_max(&self) -> usize {
+        self.body_bytes_max.max(self.payload_bytes_max.saturating_add(ENVELOPE_BYTES))
+    }
+
+    /// Largest body of a batch, or message of a stream: the largest payload has to fit here, too.
+    pub fn payload_batch_bytes_max(&self) -> usize {
+        self.batch_bytes_max.max(self.payload_body_bytes_max())
     }
 
     /// Where the first admin key is left for the command line of this machine.

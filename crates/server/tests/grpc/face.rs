@@ -46,7 +46,7 @@ async fn the_time_a_caller_gives_is_kept(on: On) {
 }
 
 async fn what_is_too_large_is_refused_and_says_so(on: On) {
-    let mut rig = Rig::start(on).await;
+    let mut rig = Rig::with(on, |settings| settings.payload_bytes_max = 2 << 20).await;
     let with_input = |bytes: usize| v1::StartWorkflowRequest { input: "1".repeat(bytes).into(), ..order() };
     assert!(rig.client.start_workflow(with_input(2 << 20)).await.is_ok());
     for bytes in [(2 << 20) + 1, (4 << 20) + 1] {

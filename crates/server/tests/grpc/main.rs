@@ -8,6 +8,7 @@ mod rig;
 mod cancel;
 mod children;
 mod face;
+mod payloads;
 mod runs;
 mod schedules;
 mod servers;

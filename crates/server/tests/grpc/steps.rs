@@ -112,7 +112,7 @@ async fn pages_of_steps_follow_each_other(on: On) {
 }
 
 async fn what_is_wrong_with_a_step_is_named(on: On) {
-    let mut rig = Rig::start(on).await;
+    let mut rig = Rig::with(on, |settings| settings.payload_bytes_max = 1 << 20).await;
     let (_, run) = rig.held().await;
     assert_eq!(field(rig.client.complete_step(step(&run, 0, "", "1")).await), "name");
     let sleep = v1::CompleteStepRequest { kind: StepKind::Sleep.into(), ..step(&run, 0, "s", "1") };
@@ -122,11 +122,11 @@ async fn what_is_wrong_with_a_step_is_named(on: On) {
     assert_eq!(field(rig.client.fail_step(failed_step(&run, 0, 0)).await), "attempt");
     let nothing = v1::SuspendRequest { awaits_messages: false, ..suspension(&run, 0) };
     assert_eq!(field(rig.client.suspend(nothing).await), "awaits_messages");
-    let large = "1".repeat(2 << 20) + "1";
+    let large = "1".repeat(2 << 20);
     let refused = rig.client.complete_step(step(&run, 0, "s", &large)).await;
     assert_eq!(refusal(refused), (Code::ResourceExhausted, "TOO_LARGE".into()));
-    let exact = "1".repeat(2 << 20);
-    assert_eq!(rig.client.complete_step(step(&run, 0, "s", &exact)).await.unwrap().into_inner().output.len(), 2 << 20);
+    let exact = "1".repeat(1 << 20);
+    assert_eq!(rig.client.complete_step(step(&run, 0, "s", &exact)).await.unwrap().into_inner().output.len(), 1 << 20);
 }
 
 async fn a_lease_that_is_not_the_live_one_changes_nothing(on: On) {

@@ -13,22 +13,31 @@ fn head(key: &str) -> String {
     format!("POST /api/v1/runs HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\n")
 }
 
+/// As small as they can be: what a call says besides its payload always fits.
+fn small_bodies(settings: &mut baton_server::Settings) {
+    settings.body_bytes_max = 1_000;
+    settings.payload_bytes_max = 1_000;
+}
+
 async fn a_body_that_says_it_is_too_large_is_not_read(on: On) {
-    let server = Server::with(on, |settings| settings.body_bytes_max = 1_000).await;
+    let server = Server::with(on, small_bodies).await;
+    let limit = server.settings.payload_body_bytes_max();
     let mut stream = server.connect().await;
     // Not a byte of the body is sent: the answer comes all the same.
-    let answer = talk(&mut stream, format!("{}content-length: 1001\r\n\r\n", head(KEY)).as_bytes()).await;
+    let sent = format!("{}content-length: {}\r\n\r\n", head(KEY), limit + 1);
+    let answer = talk(&mut stream, sent.as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains(r#""code":"too_large""#), "{answer}");
-    assert!(answer.contains("1000 bytes"), "{answer}");
+    assert!(answer.contains(&format!("{limit} bytes")), "{answer}");
     let fits = format!(r#"{{"type":"ios","input":"{}"}}"#, "x".repeat(900));
     assert_eq!(server.call("POST", "/api/v1/runs", fits).await.status, 201);
 }
 
 async fn a_body_that_turns_out_too_large_is_cut_off(on: On) {
-    let server = Server::with(on, |settings| settings.body_bytes_max = 1_000).await;
+    let server = Server::with(on, small_bodies).await;
     let mut stream = server.connect().await;
     let chunk = format!("200\r\n{}\r\n", "x".repeat(512));
-    let sent = format!("{}transfer-encoding: chunked\r\n\r\n{}", head(KEY), chunk.repeat(2));
+    let chunks = server.settings.payload_body_bytes_max() / 512 + 1;
+    let sent = format!("{}transfer-encoding: chunked\r\n\r\n{}", head(KEY), chunk.repeat(chunks));
     // The end of the body never comes.
     let answer = talk(&mut stream, sent.as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
@@ -36,13 +45,13 @@ async fn a_body_that_turns_out_too_large_is_cut_off(on: On) {
 
 async fn batches_may_be_larger_and_have_their_own_limit(on: On) {
     let server = Server::with(on, |settings| {
-        settings.body_bytes_max = 500;
-        settings.batch_bytes_max = 3_000;
+        small_bodies(settings);
+        settings.batch_bytes_max = 100_000;
     })
     .await;
     let batch = |count| serde_json::to_vec(&SubmitBatch { runs: vec![run(); count] }).unwrap();
-    assert_eq!(server.call("POST", "/api/v1/runs/batch", batch(20)).await.status, 201);
-    assert_eq!(server.call("POST", "/api/v1/runs/batch", batch(100)).await.refusal(), "413 too_large");
+    assert_eq!(server.call("POST", "/api/v1/runs/batch", batch(1_000)).await.status, 201);
+    assert_eq!(server.call("POST", "/api/v1/runs/batch", batch(5_000)).await.refusal(), "413 too_large");
 }
 
 async fn inputs_and_outputs_have_a_limit(on: On) {

@@ -125,6 +125,13 @@ macro_rules! passing_all_on {
     };
 }
 
+passing_all_on! { Payloads:
+    fn note_payload(id: Uuid, reference: Vec<u8>) -> ();
+    fn touch_payload(id: Uuid) -> bool;
+    fn look_at_payloads(age_ms: Millis, limit: usize) -> LookedAt;
+    fn forget_payloads(ids: &[Uuid]) -> ();
+}
+
 passing_all_on! { Workflows:
     fn write_steps(writes: Vec<StepWrite>) -> Vec<StepAnswer>;
     fn suspend(suspensions: Vec<Suspension>) -> (Vec<SuspendAnswer>, Woken);

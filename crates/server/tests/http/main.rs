@@ -18,6 +18,7 @@ mod limits;
 mod lossy_store;
 mod namespaces;
 mod operations;
+mod payloads;
 mod promises;
 mod queues;
 mod quiet;

@@ -5,6 +5,7 @@
 mod harness;
 
 mod cut;
+mod large;
 mod site;
 mod stop;
 mod talk;

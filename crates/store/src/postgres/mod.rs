@@ -17,6 +17,7 @@ mod listen;
 mod migrate;
 mod namespaces;
 mod params;
+mod payloads;
 mod pool;
 mod read;
 mod rows;

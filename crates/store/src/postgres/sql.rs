@@ -24,6 +24,10 @@ pub(super) const OFTEN: [&str; 10] = [
 ];
 
 statements! {
+    NOTE_PAYLOAD = "note_payload.pg.sql";
+    TOUCH_PAYLOAD = "touch_payload.pg.sql";
+    LOOK_AT_PAYLOADS = "look_at_payloads.pg.sql";
+    FORGET_PAYLOADS = "forget_payloads.pg.sql";
     ADD_ARTIFACT = "add_artifact.pg.sql";
     ADD_ATTEMPTS = "add_attempts.pg.sql";
     ADD_AUDIT = "add_audit.pg.sql";

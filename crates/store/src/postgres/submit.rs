@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use baton_core::{Epoch, Millis, RunId, order};
+use baton_core::{Epoch, Millis, RunId, order, payload};
 use uuid::Uuid;
 
 use super::PostgresStore;
@@ -264,6 +264,8 @@ pub(super) async fn insert(
         each().map(|run| run.options.as_ref().map(to_json).transpose()).collect::<Outcome<_>>()?;
     let retry_of: Vec<Option<Uuid>> = each().map(|run| run.retry_of.map(|run| run.0)).collect();
     let inputs: Vec<&[u8]> = each().map(|run| run.input.as_ref()).collect();
+    let size = |run: &NewRun| i32::try_from(payload::size(&run.input)).unwrap_or(i32::MAX);
+    let sizes: Vec<i32> = each().map(size).collect();
     let dice: Vec<i64> = runs.iter().map(|(_, dice)| (dice & 0xffff_ffff_ffff) as i64).collect();
     let levels_all = i32::from(order::LEVELS);
     let rows = session
@@ -294,7 +296,8 @@ pub(super) async fn insert(
                 taker.lease_ms,
                 taker.lanes,
                 taker.from,
-                levels_all
+                levels_all,
+                sizes
             ],
             runs.len(),
         )

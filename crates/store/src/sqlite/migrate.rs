@@ -26,6 +26,7 @@ const MIGRATIONS: &[Migration] = &[
         name: "workflow_lanes",
         text: include_str!("../../migrations/sqlite/0009_workflow_lanes.sql"),
     },
+    Migration { version: 10, name: "payloads", text: include_str!("../../migrations/sqlite/0010_payloads.sql") },
 ];
 
 /// Applies what is missing, all in one transaction.

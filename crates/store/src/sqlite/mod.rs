@@ -16,6 +16,7 @@ mod job;
 mod migrate;
 mod namespaces;
 mod outlook;
+mod payloads;
 mod read;
 mod reader;
 mod rows;

@@ -10,6 +10,12 @@ macro_rules! statements {
 }
 
 statements! {
+    NOTE_PAYLOAD = "note_payload.sqlite.sql";
+    TOUCH_PAYLOAD = "touch_payload.sqlite.sql";
+    LIST_PAYLOADS_TO_LOOK_AT = "list_payloads_to_look_at.sqlite.sql";
+    IS_PAYLOAD_USED = "is_payload_used.sqlite.sql";
+    SET_PAYLOAD_LOOKED_AT = "set_payload_looked_at.sqlite.sql";
+    FORGET_PAYLOAD = "forget_payload.sqlite.sql";
     CREATE_SCHEMA_MIGRATIONS = "create_schema_migrations.sqlite.sql";
     READ_MIGRATIONS = "read_migrations.sql";
     INSERT_SCHEMA_MIGRATION = "insert_schema_migration.sqlite.sql";

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use baton_core::{Millis, RunId, order};
+use baton_core::{Millis, RunId, order, payload};
 use rusqlite::params;
 
 use super::connection::Sql;
@@ -139,7 +139,7 @@ fn insert(sql: &Sql<'_>, id: RunId, run: &NewRun) -> StoreResult<Submitted> {
             due_at,
             run.key,
             run.affinity,
-            run.input.len() as i64,
+            payload::size(&run.input) as i64,
         ],
     )?;
     Ok(Submitted { run: id, submitted_at: now, due_at, is_new: true })

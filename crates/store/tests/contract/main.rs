@@ -19,6 +19,7 @@ mod finish;
 mod keys;
 mod leases;
 mod namespaces;
+mod payloads;
 mod queues;
 mod reading;
 mod repeats;

@@ -11,8 +11,8 @@ use tokio::process::Command;
 
 use super::group::Group;
 
-/// The server takes outputs of this size and no larger.
-const OUTPUT_BYTES_MAX: usize = 2 << 20;
+/// Servers take outputs of this size and no larger, unless they are told otherwise.
+const OUTPUT_BYTES_MAX: usize = 32 << 20;
 /// How much of the error output is kept to say why the command failed.
 const ERROR_BYTES_MAX: usize = 4 << 10;
 const ERROR_LINES_MAX: usize = 20;

@@ -73,7 +73,7 @@ Each signal is taken once, in the order of sending. One that nobody waits for ye
     /// Show what is remembered of a workflow, position by position.
     #[command(after_help = "Examples:
   baton workflow steps 0198c1f2-...
-  baton workflow steps 0198c1f2-... --json   with all of the outputs")]
+  baton workflow steps 0198c1f2-... --json   with the outputs; of large ones the size")]
     Steps(OneArgs),
     /// Show what happened to a workflow: leases, attempts of steps, sleeps, signals.
     #[command(after_help = "Examples:

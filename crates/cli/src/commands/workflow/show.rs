@@ -87,6 +87,7 @@ pub fn steps(steps: &Steps) -> String {
 /// What came out at a position, or what is to come.
 fn outcome(step: &Step) -> Option<String> {
     let output = step.output.as_ref().map(|output| cut(output.get()));
+    let output = output.or_else(|| step.output_bytes.map(|bytes| format!("{bytes} bytes")));
     let error = step.error.as_ref().filter(|_| output.is_none()).map(|error| cut(error));
     let due = step.due_at.filter(|_| output.is_none()).map(|due| match step.kind {
         "sleep" => format!("until {due}"),

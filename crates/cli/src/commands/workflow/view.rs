@@ -125,6 +125,9 @@ pub struct Step {
     pub code: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Box<RawValue>>,
+    /// How large an output is that is too large for a list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_bytes: Option<u64>,
 }
 
 impl From<StepView> for Step {
@@ -142,6 +145,7 @@ impl From<StepView> for Step {
             error: step.error,
             code: step.code,
             output: json(&step.output),
+            output_bytes: Some(step.output_bytes).filter(|bytes| *bytes > 0),
         }
     }
 }

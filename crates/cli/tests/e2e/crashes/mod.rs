@@ -5,6 +5,7 @@
 
 mod expo;
 mod git;
+mod payloads;
 mod pieces;
 mod walks;
 mod yard;
@@ -59,6 +60,7 @@ fn every_point_is_on_some_way() {
             walked.extend(story.walks(storage).into_iter().map(|(_, name)| name));
         }
     }
+    walked.extend(payloads::WALKS.map(|(_, name)| name));
     assert_eq!(walked, POINTS.iter().map(|(name, _)| *name).collect());
 }
 
@@ -69,6 +71,16 @@ macro_rules! stories {
             every_point(Story::$story, Store::$store, Storage::$storage).await;
         })+
     };
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn payloads_on_sqlite() {
+    payloads::every_point(Store::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn payloads_on_postgres() {
+    payloads::every_point(Store::Postgres).await;
 }
 
 stories! {

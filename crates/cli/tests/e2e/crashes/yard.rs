@@ -259,7 +259,7 @@ impl Yard {
     }
 
     /// Where the files are.
-    fn root(&self) -> PathBuf {
+    pub fn root(&self) -> PathBuf {
         match self.storage {
             Storage::Directory => self.home.path().join("data/artifacts"),
             Storage::Bucket => self.home.path().join("buckets").join(BUCKET).join(PREFIX),
@@ -268,17 +268,21 @@ impl Yard {
 
     /// How many files the store knows of.
     async fn rows(&self) -> usize {
-        const COUNT: &str = "select count(*) from artifacts";
+        self.count("select count(*) from artifacts").await
+    }
+
+    /// What a statement counts in the store.
+    pub async fn count(&self, statement: &str) -> usize {
         let count: i64 = match &self.database {
             None => {
                 let database = rusqlite::Connection::open(self.home.path().join("data/baton.db")).unwrap();
-                database.query_row(COUNT, [], |row| row.get(0)).unwrap()
+                database.query_row(statement, [], |row| row.get(0)).unwrap()
             }
             Some(database) => {
                 let (client, connection) =
                     tokio_postgres::connect(database.url(), tokio_postgres::NoTls).await.unwrap();
                 tokio::spawn(connection);
-                client.query_one(COUNT, &[]).await.unwrap().get(0)
+                client.query_one(statement, &[]).await.unwrap().get(0)
             }
         };
         count.try_into().unwrap()

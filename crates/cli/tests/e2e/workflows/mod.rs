@@ -2,5 +2,6 @@
 
 mod commands;
 mod kills;
+mod large;
 mod refusals;
 mod survival;

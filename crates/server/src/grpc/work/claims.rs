@@ -8,8 +8,8 @@ use baton_store::{CLAIM_RUNS_MAX, ClaimSlot, Claimed, Journal, LaneId, LaneName,
 use tokio::time::Instant;
 
 use crate::inboxes::Mailbox;
-use crate::service;
-use crate::service::workflows::claim::{Taken, may_remember, remembered, taken};
+use crate::service::workflows::claim::{Taken, joined, may_remember, remembered, taken};
+use crate::service::{self, payloads};
 use crate::workers::KnownWorker;
 use crate::{App, Error};
 
@@ -69,9 +69,16 @@ pub(super) async fn claim(
     let mut undelivered = Undelivered { app: app.clone(), mailbox: mailbox.clone(), runs };
     // Before their inboxes are read: a message between the two would reach nobody.
     app.inboxes.hold(undelivered.runs.iter().map(|lease| lease.run), &mailbox);
-    let remembered = read(&app, &mut claimed).await?;
+    let (journals, now) = read(&app, &mut claimed).await?;
     drop(Undelivered { app: app.clone(), mailbox, runs: undelivered.runs.split_off(claimed.len()) });
-    let taken = taken(&app, claimed, remembered).await?;
+    let mut runs = joined(claimed, journals);
+    loop {
+        match payloads::fill_claimed(&app, &mut runs).await {
+            Err(error) if passes(&error) => tokio::time::sleep(STORE_PAUSE).await,
+            other => break other?,
+        }
+    }
+    let taken = taken(&app, runs, now).await?;
     undelivered.runs.clear();
     Ok(taken)
 }
@@ -100,11 +107,16 @@ async fn read(app: &App, claimed: &mut Vec<Claimed>) -> Result<(Vec<Journal>, Mi
 async fn patiently(app: &App, claimed: &[Claimed]) -> Result<(Vec<Journal>, Millis), Error> {
     loop {
         match remembered(app, claimed).await {
-            // They are this worker's by now: it gets them when the store can be reached again.
-            Err(Error::Unavailable) => tokio::time::sleep(STORE_PAUSE).await,
+            // They are this worker's by now: it gets them when the store and the storage can be reached again, and there is room for them.
+            Err(error) if passes(&error) => tokio::time::sleep(STORE_PAUSE).await,
             other => return other,
         }
     }
+}
+
+/// True when trying again may go better.
+fn passes(error: &Error) -> bool {
+    matches!(error, Error::Unavailable | Error::Overloaded)
 }
 
 /// Runs that were claimed and have not reached the stream.

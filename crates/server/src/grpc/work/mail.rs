@@ -7,7 +7,7 @@ use futures_util::stream;
 
 use super::super::layer::Authenticated;
 use super::super::workers::{heard, heartbeat};
-use crate::service;
+use crate::service::{self, payloads};
 use crate::workers::KnownWorker;
 use crate::{App, Error};
 
@@ -46,7 +46,11 @@ async fn inbox(app: App, lease: LeaseRef, seen: i64) -> (LeaseRef, Vec<Message>)
             break;
         }
     }
-    (lease, all)
+    match payloads::fill_messages(&app, &mut all).await {
+        Ok(()) => (lease, all),
+        // The worker gets them when it suspends the run.
+        Err(_) => (lease, vec![]),
+    }
 }
 
 fn worth_telling(answer: HeartbeatAnswer) -> Option<v1::WorkerHeartbeatResponse> {

@@ -3,7 +3,7 @@
 use baton_core::Millis;
 use baton_store::{ChildAnswer, Due, LaneId, LeaseRef, NewChild, Page, Scope, StepKind, Submitted, Woken};
 
-use super::super::submit;
+use super::super::{payloads, submit};
 use super::start::{Start, check, new_run};
 use super::{check_field, diverged, invalid, refused, too_many};
 use crate::allowance::Admission;
@@ -38,7 +38,7 @@ pub async fn many(
         let (lease, position, name) = (child.lease, child.position, child.name.clone());
         let timeout = child.start.timeout_ms.is_some();
         match prepared(app, caller, child).await {
-            Ok((child, own)) => match admit(app, &child, own).await {
+            Ok((mut child, own)) => match admitted(app, &mut child, own).await {
                 Ok(admission) => {
                     admissions.push(admission);
                     good.push((
@@ -84,6 +84,13 @@ pub async fn many(
     }
     app.after().wake(&woken);
     Ok(answers)
+}
+
+/// Takes room for a child, and puts a large input into the storage.
+async fn admitted(app: &App, child: &mut NewChild, own: bool) -> Result<Admission, Error> {
+    let admission = admit(app, child, own).await?;
+    child.run.input = payloads::keep(app, std::mem::take(&mut child.run.input)).await?;
+    Ok(admission)
 }
 
 /// Notes whom a new run wakes.

@@ -6,7 +6,7 @@ use baton_core::{Millis, WorkerId, token};
 use baton_proto::Claim;
 use baton_store::{Claimed, Journal, LaneName, Scope};
 
-use super::super::claim;
+use super::super::{claim, payloads};
 use super::{VERSION_MARK, invalid};
 use crate::auth::Caller;
 use crate::{App, Error};
@@ -56,8 +56,19 @@ pub async fn one(
     let types = known.types.iter().filter(wanted).cloned().collect();
     let claim = Claim { queue, types, max: Some(1), wait_ms: Some(wait_ms), claim_no, start: false };
     let claimed = claim::claimed(app, caller, worker, &claim).await?;
-    let remembered = remembered(app, &claimed).await?;
-    Ok(taken(app, claimed, remembered).await?.pop())
+    let handed = async {
+        let (journals, now) = remembered(app, &claimed).await?;
+        let mut runs = joined(claimed, journals);
+        payloads::fill_claimed(app, &mut runs).await?;
+        taken(app, runs, now).await
+    };
+    match handed.await {
+        Ok(mut taken) => Ok(taken.pop()),
+        Err(error) => {
+            claim::not_handed_over(app, worker).await;
+            Err(error)
+        }
+    }
 }
 
 /// What runs remember, in their order, and the time on the store's clock. Those that were never held before remember nothing, and cost nothing.
@@ -70,21 +81,29 @@ pub(crate) async fn remembered(app: &App, claimed: &[Claimed]) -> Result<(Vec<Jo
     Ok((journals, app.time.now().await?))
 }
 
+/// Each run with what it remembers.
+pub(crate) fn joined(claimed: Vec<Claimed>, journals: Vec<Journal>) -> Vec<(Claimed, Journal)> {
+    let mut journals = journals.into_iter();
+    let mut of =
+        |run: &Claimed| if may_remember(run) { journals.next().unwrap_or_default() } else { Journal::default() };
+    claimed
+        .into_iter()
+        .map(|run| {
+            let journal = of(&run);
+            (run, journal)
+        })
+        .collect()
+}
+
 /// True when somebody has held the run before.
 pub(crate) fn may_remember(run: &Claimed) -> bool {
     run.epoch.0 > 1
 }
 
 /// Puts together what is handed to a worker.
-pub(crate) async fn taken(
-    app: &App,
-    claimed: Vec<Claimed>,
-    (journals, now): (Vec<Journal>, Millis),
-) -> Result<Vec<Taken>, Error> {
-    let mut journals = journals.into_iter();
-    let mut all = Vec::with_capacity(claimed.len());
-    for claimed in claimed {
-        let journal = if may_remember(&claimed) { journals.next().unwrap_or_default() } else { Journal::default() };
+pub(crate) async fn taken(app: &App, runs: Vec<(Claimed, Journal)>, now: Millis) -> Result<Vec<Taken>, Error> {
+    let mut all = Vec::with_capacity(runs.len());
+    for (claimed, journal) in runs {
         let lane = app.lanes.name(claimed.lane).await?.ok_or(Error::Internal)?;
         let lease = token::lease(&app.secret, claimed.run, claimed.epoch);
         all.push(Taken { claimed, lease, lane, journal, now });

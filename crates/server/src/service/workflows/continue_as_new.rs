@@ -3,18 +3,20 @@
 use baton_store::{Due, Lane, LeaseRef, NewRun, Submitted};
 use bytes::Bytes;
 
+use super::super::payloads;
 use super::children::note;
-use super::{check_payload, settle_lease};
+use super::settle_lease;
 use crate::{App, Error};
 
 /// Ends the run and submits the one that goes on.
 pub async fn one(app: &App, lease: LeaseRef, input: Bytes) -> Result<Submitted, Error> {
-    check_payload(app, &input)?;
+    payloads::check(app, &input)?;
     let run = lease.run;
     let record = app.store.run(run).await?.ok_or_else(|| Error::no_run(run))?;
     // The queue of a lane is known once its name is.
     app.lanes.name(record.lane).await?.ok_or(Error::Internal)?;
     let lane = Lane { lane: record.lane, queue: app.lanes.queue_of(record.lane).ok_or(Error::Internal)? };
+    let input = payloads::keep(app, input).await?;
     let next = NewRun {
         lane,
         priority: record.priority,

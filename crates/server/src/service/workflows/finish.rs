@@ -3,8 +3,8 @@
 use baton_core::{Failure, Millis, Reason, RunId, State, retry};
 use baton_store::{Completion, LeaseRef, Verdict};
 
-use super::super::{check_text, message};
-use super::{check_payload, in_field, invalid, settle_lease};
+use super::super::{check_text, message, payloads};
+use super::{in_field, invalid, settle_lease};
 use crate::app::RESULT_BATCH;
 use crate::{App, Error};
 
@@ -23,6 +23,10 @@ pub struct Failed {
 
 /// Completes runs; one answer for each.
 pub async fn complete(app: &App, done: Vec<Completion>) -> Result<Vec<Result<State, Error>>, Error> {
+    payloads::keep_each(app, done, |done| done.output.as_mut(), async |done| complete_kept(app, done).await).await
+}
+
+async fn complete_kept(app: &App, done: Vec<Completion>) -> Result<Vec<Result<State, Error>>, Error> {
     let runs: Vec<_> = done.iter().map(|completion| completion.lease.run).collect();
     let mut verdicts = Vec::with_capacity(done.len());
     let mut done = done.into_iter().peekable();
@@ -34,7 +38,7 @@ pub async fn complete(app: &App, done: Vec<Completion>) -> Result<Vec<Result<Sta
 
 /// The completion of a run, if its output is not too large.
 pub fn completion(app: &App, lease: LeaseRef, output: bytes::Bytes) -> Result<Completion, Error> {
-    check_payload(app, &output)?;
+    payloads::check(app, &output)?;
     Ok(Completion { lease, output: (!output.is_empty()).then_some(output) })
 }
 

@@ -6,6 +6,7 @@ use baton_proto::CLAIM_WAIT_MS_MAX;
 use baton_store::{LeaseRef, Message};
 use tokio::time::Instant;
 
+use super::super::payloads;
 use crate::{App, Error};
 
 /// How often messages are looked for when another server may bring them.
@@ -21,8 +22,9 @@ pub async fn wait(app: &App, lease: LeaseRef, seen: i64, wait_ms: u64) -> Result
         tokio::pin!(news);
         news.as_mut().enable();
         check_live(app, lease).await?;
-        let messages = app.store.messages(lease.run, seen).await?;
+        let mut messages = app.store.messages(lease.run, seen).await?;
         if !messages.is_empty() || Instant::now() >= deadline || app.stopping.is_cancelled() {
+            payloads::fill_messages(app, &mut messages).await?;
             return Ok(messages);
         }
         let again = if app.store.is_shared() { deadline.min(Instant::now() + LOOK_AGAIN) } else { deadline };

@@ -18,7 +18,6 @@ pub mod suspend;
 
 use baton_core::{Refused, RunId, State};
 use baton_store::{LaneName, LeaseRef, POSITIONS_MAX, StepKind, Verdict};
-use bytes::Bytes;
 
 use super::{Outcome, check_name, settle};
 use crate::{App, Error};
@@ -41,14 +40,6 @@ pub(crate) fn in_field(field: &'static str, error: Error) -> Error {
     match error {
         Error::Invalid(why) => invalid(field, why.trim_start()),
         other => other,
-    }
-}
-
-/// Refuses a payload that is too large to be kept inline.
-pub(crate) fn check_payload(app: &App, payload: &Bytes) -> Result<(), Error> {
-    match payload.len() > app.settings.payload_bytes_max {
-        true => Err(Error::TooLarge { limit: app.settings.payload_bytes_max }),
-        false => Ok(()),
     }
 }
 

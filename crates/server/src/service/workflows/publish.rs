@@ -5,13 +5,17 @@ use baton_core::RunId;
 use baton_store::{LeaseRef, Scope, Verdict};
 use bytes::Bytes;
 
-use super::super::visible;
+use super::super::{payloads, visible};
 use super::refused;
 use crate::auth::Caller;
 use crate::{App, Error};
 
 /// Publishes values; one answer for each. The last one of a run counts.
 pub async fn many(app: &App, published: Vec<(LeaseRef, Bytes)>) -> Result<Vec<Result<(), Error>>, Error> {
+    payloads::keep_each(app, published, |one| Some(&mut one.1), async |published| write(app, published).await).await
+}
+
+async fn write(app: &App, published: Vec<(LeaseRef, Bytes)>) -> Result<Vec<Result<(), Error>>, Error> {
     let runs: Vec<_> = published.iter().map(|(lease, _)| lease.run).collect();
     let verdicts = app.store.publish(published).await?;
     let settled = verdicts.into_iter().zip(runs).map(|(verdict, run)| match verdict {
@@ -25,5 +29,7 @@ pub async fn many(app: &App, published: Vec<(LeaseRef, Bytes)>) -> Result<Vec<Re
 /// What was published last, and when.
 pub async fn read(app: &App, caller: &Caller, run: RunId) -> Result<Option<(Bytes, Millis)>, Error> {
     visible(app, caller, Scope::Read, run).await?;
-    Ok(app.store.published(run).await?)
+    let mut published = app.store.published(run).await?;
+    payloads::fill(app, published.iter_mut().map(|(value, _)| value).collect()).await?;
+    Ok(published)
 }

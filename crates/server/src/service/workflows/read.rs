@@ -6,9 +6,12 @@ use std::time::Duration;
 use baton_core::{RunId, State};
 use baton_proto::CLAIM_WAIT_MS_MAX;
 use baton_store::{LaneName, Page, Relations, RunFilter, RunRecord, Scope, Step, StepAttempt, Store};
+use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::super::visible;
+use super::super::{payloads, visible};
+use super::messages::check_live;
+use super::open;
 use crate::auth::Caller;
 use crate::coalesce::Coalescer;
 use crate::{App, Error};
@@ -55,11 +58,17 @@ pub(crate) fn coalescer(store: Arc<dyn Store>) -> Coalescer<RunId, Known> {
 
 /// One workflow.
 pub async fn get(app: &App, caller: &Caller, run: RunId) -> Result<Workflow, Error> {
+    let (record, relations) = look(app, caller, run).await?;
+    shown(app, record, relations).await
+}
+
+/// A workflow that the caller may see, as it is in the store.
+async fn look(app: &App, caller: &Caller, run: RunId) -> Result<(RunRecord, Relations), Error> {
     caller.has(Scope::Read)?;
     let (record, relations) = app.reads.call_one(run).await?.ok_or_else(|| Error::no_run(run))?;
-    let workflow = shown(app, record, relations).await?;
-    caller.may(Scope::Read, &workflow.lane.namespace)?;
-    Ok(workflow)
+    let lane = app.lanes.name(record.lane).await?.ok_or(Error::Internal)?;
+    caller.may(Scope::Read, &lane.namespace)?;
+    Ok((record, relations))
 }
 
 /// One workflow, once it has ended or the wait is over. One that continued as another is followed.
@@ -72,12 +81,12 @@ pub async fn wait(app: &App, caller: &Caller, run: RunId, wait_ms: u64) -> Resul
         let ended = watch.notified();
         tokio::pin!(ended);
         ended.as_mut().enable();
-        let workflow = get(app, caller, run).await?;
+        let (record, relations) = look(app, caller, run).await?;
         let over = Instant::now() >= deadline || app.stopping.is_cancelled();
-        if workflow.record.state.is_ended() || over {
-            match workflow.relations.continued_to {
+        if record.state.is_ended() || over {
+            match relations.continued_to {
                 Some(next) => run = next,
-                None => return Ok(workflow),
+                None => return shown(app, record, relations).await,
             }
             continue;
         }
@@ -114,15 +123,60 @@ pub async fn list(
     Ok((workflows, total))
 }
 
-async fn shown(app: &App, record: RunRecord, relations: Relations) -> Result<Workflow, Error> {
+async fn shown(app: &App, mut record: RunRecord, relations: Relations) -> Result<Workflow, Error> {
+    payloads::fill(app, std::iter::once(&mut record.input).chain(record.output.as_mut()).collect()).await?;
     let lane = app.lanes.name(record.lane).await?.ok_or(Error::Internal)?;
     Ok(Workflow { record, lane, relations })
 }
 
-/// Everything remembered of a workflow, by position.
+/// Everything remembered of a workflow, by position; large outputs by their size alone.
 pub async fn steps(app: &App, caller: &Caller, run: RunId, page: Page<u32>) -> Result<Vec<Step>, Error> {
     visible(app, caller, Scope::Read, run).await?;
     Ok(app.store.steps(run, page).await?)
+}
+
+/// A payload of a workflow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Which {
+    /// The output of the step at this position.
+    Output(u32),
+    /// The payload of the message with this number.
+    Message(i64),
+}
+
+/// One payload of a workflow, however large: for the worker that holds it, or whoever may read it.
+pub async fn payload(
+    app: &App,
+    caller: &Caller,
+    run: RunId,
+    lease: Option<&str>,
+    which: Which,
+) -> Result<Bytes, Error> {
+    match lease {
+        Some(lease) => {
+            caller.has(Scope::Worker)?;
+            check_live(app, open(app, run, lease)?).await?;
+        }
+        None => drop(visible(app, caller, Scope::Read, run).await?),
+    }
+    let found = match which {
+        Which::Output(position) => {
+            let page = Page { after: position.checked_sub(1), limit: 1 };
+            let step = app.store.steps(run, page).await?.pop().filter(|step| step.position == position);
+            step.and_then(|step| step.output)
+        }
+        Which::Message(number) => {
+            let messages = app.store.messages(run, number.saturating_sub(1)).await?;
+            messages.into_iter().find(|message| message.number == number).and_then(|message| message.payload)
+        }
+    };
+    let id = || match which {
+        Which::Output(position) => format!("at position {position}"),
+        Which::Message(number) => format!("of message {number}"),
+    };
+    let mut found = found.ok_or_else(|| Error::NotFound { what: "payload", id: id() })?;
+    payloads::fill(app, vec![&mut found]).await?;
+    Ok(found)
 }
 
 /// Attempts of a workflow's steps, or of one step.

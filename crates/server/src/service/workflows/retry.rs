@@ -3,7 +3,7 @@
 use baton_core::RunId;
 use baton_store::{Scope, Submitted, Woken};
 
-use super::super::{retry, submit, visible};
+use super::super::{payloads, retry, submit, visible};
 use super::children::note;
 use crate::auth::Caller;
 use crate::{App, Error};
@@ -21,6 +21,7 @@ pub async fn one(app: &App, caller: &Caller, run: RunId, from_start: bool) -> Re
             "the steps of the workflow {run} were undone, so it cannot go on after them: retry it from the start (--from-start)"
         )));
     }
+    payloads::reuse(app, &again.input).await?;
     let lane = again.lane;
     let admission = submit::admit_one(app, &again).await?;
     app.metrics.submit.calls.inc();

@@ -4,8 +4,8 @@ use baton_core::RunId;
 use baton_store::{MESSAGES_MAX, MessageAnswer, MessageKind, NewMessage, Scope};
 use bytes::Bytes;
 
-use super::super::visible;
-use super::{check_field, check_payload};
+use super::super::{payloads, visible};
+use super::check_field;
 use crate::auth::Caller;
 use crate::{App, Error};
 
@@ -23,9 +23,9 @@ pub async fn one(
 ) -> Result<i64, Error> {
     check_field("name", &name)?;
     key.as_deref().map_or(Ok(()), |key| check_field("idempotency_key", key))?;
-    check_payload(app, &payload)?;
+    payloads::check(app, &payload)?;
     visible(app, caller, Scope::Submit, run).await?;
-    let payload = (!payload.is_empty()).then_some(payload);
+    let payload = if payload.is_empty() { None } else { Some(payloads::keep(app, payload).await?) };
     let (left, _) = leave(app, NewMessage { run, kind: MessageKind::Signal, name, payload, key }).await?;
     match left {
         Some(number) => Ok(number),

@@ -8,8 +8,8 @@ use baton_store::{Due, Idempotency, Lane, LaneName, NewRun, Scope, Submitted};
 use bytes::Bytes;
 use serde::de::IgnoredAny;
 
-use super::super::{check_text, submit};
-use super::{VERSION_MARK, check_field, check_payload, in_field, invalid, pinned};
+use super::super::{check_text, payloads, submit};
+use super::{VERSION_MARK, check_field, in_field, invalid, pinned};
 use crate::auth::Caller;
 use crate::{App, Error};
 
@@ -133,7 +133,7 @@ pub(super) fn check(app: &App, start: &Start) -> Result<(), Error> {
     if let Some(retry) = &start.retry {
         check_retry(retry)?;
     }
-    check_payload(app, &start.input)?;
+    payloads::check(app, &start.input)?;
     match start.input.is_empty() || serde_json::from_slice::<IgnoredAny>(&start.input).is_ok() {
         true => Ok(()),
         false => Err(invalid("input", "must be JSON")),

@@ -7,9 +7,9 @@ use baton_core::retry::{INTERVAL_MS_MAX, RetryPolicy};
 use baton_store::{LeaseRef, Step, StepAnswer, StepChange, StepKind, StepWrite, Store};
 use bytes::Bytes;
 
-use super::super::{check_text, message};
+use super::super::{check_text, message, payloads};
 use super::start::check_retry;
-use super::{check_field, check_payload, diverged, in_field, invalid, refused, too_many};
+use super::{check_field, diverged, in_field, invalid, refused, too_many};
 use crate::app::RESULT_BATCH;
 use crate::coalesce::{Coalescer, Item};
 use crate::metrics::Metrics;
@@ -88,7 +88,7 @@ pub fn complete(
     took_ms: Millis,
 ) -> Result<StepWrite, Error> {
     check_field("name", &name)?;
-    check_payload(app, &output)?;
+    payloads::check_output(app, &output)?;
     match kind {
         StepKind::Signal if signal.is_none() => return Err(invalid("message", "must be the number of the signal")),
         StepKind::Step | StepKind::Fact if signal.is_some() => {
@@ -139,7 +139,37 @@ pub async fn one(app: &App, write: StepWrite) -> Result<Remembered, Error> {
 }
 
 /// Carries out writes; one answer for each.
-pub async fn many(app: &App, writes: Vec<StepWrite>) -> Result<Vec<Result<Remembered, Error>>, Error> {
+pub async fn many(app: &App, mut writes: Vec<StepWrite>) -> Result<Vec<Result<Remembered, Error>>, Error> {
+    let sent: Vec<_> = writes.iter_mut().map(|write| output(write).cloned()).collect();
+    let mut answers = payloads::keep_each(app, writes, output, async |writes| write(app, writes).await).await?;
+    for (answer, sent) in answers.iter_mut().zip(sent) {
+        if let Ok(Remembered { step, existed: false }) = answer {
+            // What was just written need not be fetched.
+            step.output = sent.or(step.output.take());
+        }
+    }
+    let remembered = answers.iter_mut().filter_map(|answer| answer.as_mut().ok()?.step.output.as_mut());
+    let remembered = payloads::fitting(app, remembered);
+    payloads::fill(app, remembered).await?;
+    for answer in &mut answers {
+        if let Ok(Remembered { step, .. }) = answer
+            && step.output.as_deref().is_some_and(payloads::is_left_out)
+        {
+            // Many large ones at once, all remembered before: whoever asks again gets it.
+            *answer = Err(Error::Overloaded);
+        }
+    }
+    Ok(answers)
+}
+
+fn output(write: &mut StepWrite) -> Option<&mut Bytes> {
+    match &mut write.what {
+        StepChange::Complete { output, .. } => Some(output),
+        StepChange::Begin | StepChange::Fail { .. } => None,
+    }
+}
+
+async fn write(app: &App, writes: Vec<StepWrite>) -> Result<Vec<Result<Remembered, Error>>, Error> {
     let asked: Vec<_> =
         writes.iter().map(|write| (write.lease, write.position, write.kind, write.name.clone())).collect();
     let mut answers = Vec::with_capacity(writes.len());

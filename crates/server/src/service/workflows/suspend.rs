@@ -5,8 +5,9 @@ use std::sync::Arc;
 use baton_core::Millis;
 use baton_core::retry::INTERVAL_MS_MAX;
 use baton_store::{Due, Message, StepKind, Store, SuspendAnswer, Suspension};
+use bytes::Bytes;
 
-use super::super::{After, submit};
+use super::super::{After, payloads, submit};
 use super::{check_field, diverged, invalid, refused, too_many};
 use crate::app::RESULT_BATCH;
 use crate::coalesce::{Coalescer, Item};
@@ -84,6 +85,8 @@ pub async fn many(app: &App, suspensions: Vec<Suspension>) -> Result<Vec<Result<
     while suspensions.peek().is_some() {
         answers.extend(app.suspensions.call(suspensions.by_ref().take(RESULT_BATCH).collect()).await?);
     }
+    let news = payloads::fitting(app, answers.iter_mut().flat_map(news));
+    payloads::fill(app, news).await?;
     let settled = answers.into_iter().zip(asked).map(|(answer, (run, names))| match answer {
         SuspendAnswer::Suspended { until } => Ok(Suspended::Until(until)),
         SuspendAnswer::News(messages) => Ok(Suspended::News(messages)),
@@ -96,6 +99,15 @@ pub async fn many(app: &App, suspensions: Vec<Suspension>) -> Result<Vec<Result<
         SuspendAnswer::Unknown => Err(Error::no_run(run)),
     });
     Ok(settled.collect())
+}
+
+/// The payloads of what there is instead of a suspension.
+fn news(answer: &mut SuspendAnswer) -> impl Iterator<Item = &mut Bytes> {
+    let messages = match answer {
+        SuspendAnswer::News(messages) => messages.as_mut_slice(),
+        _ => &mut [],
+    };
+    messages.iter_mut().filter_map(|message| message.payload.as_mut())
 }
 
 fn names(suspension: &Suspension) -> Vec<(u32, String)> {
