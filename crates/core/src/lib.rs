@@ -12,6 +12,7 @@
 //! * [`order`]: where a run stands in its queue.
 //! * [`cron`]: when a schedule fires.
 //! * [`schedule`]: what becomes of its fires while the run before them lives.
+//! * [`pools`]: runners, claims of them, and how many there should be.
 //! * [`token`]: credentials, derived or hashed.
 //! * [`id`]: identifiers of runs and workers, and the fence.
 
@@ -25,6 +26,7 @@ mod lease_end;
 pub mod machine;
 pub mod matching;
 pub mod order;
+pub mod pools;
 pub mod rate;
 pub mod retry;
 pub mod schedule;
