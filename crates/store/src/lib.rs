@@ -14,7 +14,11 @@ pub mod clock;
 mod decide;
 mod log_chunks;
 mod memory;
+mod pool_rules;
+mod pool_types;
+mod pools;
 pub mod postgres;
+mod runner_types;
 mod schedule_types;
 mod schedules;
 pub mod sqlite;
@@ -25,6 +29,9 @@ mod workflows;
 pub use build_types::*;
 pub use builds::{Builds, LOG_PAGE_BYTES_MAX};
 pub use clock::Clock;
+pub use pool_types::*;
+pub use pools::{Pools, pool_total};
+pub use runner_types::*;
 pub use schedule_types::*;
 pub use schedules::{Namespaces, Schedules};
 pub use types::*;
@@ -61,7 +68,7 @@ pub type StoreResult<T> = Result<T, StoreError>;
 
 /// The kernel's verbs, and what is around them. Implementations answer alike: one contract suite runs on all.
 #[async_trait]
-pub trait Store: Builds + Workflows + Schedules + Namespaces + Send + Sync + fmt::Debug {
+pub trait Store: Builds + Workflows + Schedules + Namespaces + Pools + Send + Sync + fmt::Debug {
     /// `sqlite` or `postgres`.
     fn kind(&self) -> &'static str;
 

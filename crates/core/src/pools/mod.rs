@@ -11,6 +11,7 @@ mod cause;
 pub mod claim;
 pub mod keeper;
 pub mod runner;
+mod signal;
 pub mod spec;
 pub mod verify;
 
@@ -18,6 +19,7 @@ pub use backoff::{Backoff, BackoffRule};
 pub use cause::Cause;
 pub use claim::{ClaimReason, ClaimState};
 pub use runner::{Refused, Runner, RunnerState};
+pub use signal::Signal;
 pub use spec::{Machine, PoolSpec, Usage, Wanted};
 pub use verify::{Limits, Verdict};
 

@@ -18,6 +18,7 @@ mod migrate;
 mod namespaces;
 mod params;
 mod pool;
+mod pools;
 mod read;
 mod rows;
 mod schedules;

@@ -16,6 +16,7 @@ mod job;
 mod migrate;
 mod namespaces;
 mod outlook;
+mod pools;
 mod read;
 mod reader;
 mod rows;

@@ -1,6 +1,7 @@
 //! What every store promises. Each case is written once and runs on SQLite and on PostgreSQL.
 
 mod builds_rig;
+mod pools_rig;
 mod rig;
 mod workflows_rig;
 
@@ -19,6 +20,11 @@ mod finish;
 mod keys;
 mod leases;
 mod namespaces;
+mod pools;
+mod pools_claims;
+mod pools_orders;
+mod pools_races;
+mod pools_runners;
 mod queues;
 mod reading;
 mod repeats;
