@@ -27,13 +27,8 @@ pub enum Signal {
 
 impl Signal {
     /// Every signal.
-    pub const ALL: [Signal; 5] = [
-        Signal::Ready,
-        Signal::Registered,
-        Signal::RegisterFailed,
-        Signal::Deregistered,
-        Signal::DeregisterFailed,
-    ];
+    pub const ALL: [Signal; 5] =
+        [Signal::Ready, Signal::Registered, Signal::RegisterFailed, Signal::Deregistered, Signal::DeregisterFailed];
 
     /// The word used on the wire and in documents.
     pub fn as_str(self) -> &'static str {

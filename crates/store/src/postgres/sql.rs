@@ -229,8 +229,6 @@ statements! {
     ADD_POOL_TOTALS = "add_pool_totals.pg.sql";
     LIST_POOL_TOTALS = "list_pool_totals.pg.sql";
     LOCK_POOL_OF_ORDER = "lock_pool_of_order.pg.sql";
-    LIST_CLAIM_RUNNERS = "list_claim_runners.pg.sql";
-    LIST_RUNNERS_OF = "list_runners_of.pg.sql";
     FREEZE_VIEW = "freeze_view.pg.sql";
     DELETE_RUNNERS = "delete_runners.pg.sql";
     DELETE_POOL_CLAIMS = "delete_pool_claims.pg.sql";

@@ -14,8 +14,8 @@ use crate::pool_rules::Sheet;
 use crate::pool_rules::claims::{self as rules, Ending, PoolView};
 use crate::pools::{IDLE_LOOK_MAX, WAITS_MAX};
 use crate::{
-    CommitAnswer, EndClaimAnswer, NewPoolClaim, OpenAnswer, PoolClaim, PoolNo, PoolStats, PoolStock, RunnerAnswer,
-    RunnerRef, TakeAnswer, TakeRules,
+    CommitAnswer, EndClaimAnswer, NewPoolClaim, OpenAnswer, PoolClaim, PoolNo, PoolRunner, PoolStats, PoolStock,
+    RunnerAnswer, RunnerRef, TakeAnswer, TakeRules,
 };
 
 /// How often a choice is made anew because somebody else was faster with one of its runners.
@@ -178,14 +178,25 @@ impl PostgresStore {
         detail: &str,
         release_ms: Millis,
     ) -> Outcome<EndClaimAnswer> {
+        Ok(self.end_held_claim(claim, ending, detail, release_ms).await?.0)
+    }
+
+    /// Ends a claim, and says what has become of its runners.
+    pub(super) async fn end_held_claim(
+        &self,
+        claim: ClaimNo,
+        ending: Ending,
+        detail: &str,
+        release_ms: Millis,
+    ) -> Outcome<(EndClaimAnswer, Vec<PoolRunner>)> {
         let session = self.database.transaction().await?;
         let Some((claim, mut held)) = self.hold_claim(&session, claim).await? else {
             session.roll_back().await?;
-            return Ok(EndClaimAnswer::Unknown);
+            return Ok((EndClaimAnswer::Unknown, Vec::new()));
         };
         let answer = rules::end(&mut held, claim, ending, detail, release_ms);
         sheet::commit(&session, &held).await?;
-        Ok(answer)
+        Ok((answer, held.changed().map(|(_, after)| after.clone()).collect()))
     }
 
     pub(super) async fn give_back_held(

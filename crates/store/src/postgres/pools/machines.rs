@@ -15,7 +15,7 @@ use crate::pool_rules::claims::Ending;
 use crate::pool_rules::{Sheet, orders, runners};
 use crate::{
     EndClaimAnswer, ExpiredPools, JoinAnswer, MachineAnswer, NewMachine, NewOrder, Order, OrderAnswer, Pool,
-    PoolExpiry, RunnerAnswer, RunnerEnd, RunnerNews, RunnerSignal, SignalAnswer, pool_total,
+    PoolExpiry, PoolRunner, RunnerAnswer, RunnerEnd, RunnerNews, RunnerSignal, SignalAnswer, pool_total,
 };
 
 impl PostgresStore {
@@ -155,33 +155,26 @@ impl PostgresStore {
         // Read first: a store that stands still hears nobody, and must not find everybody silent afterwards.
         let now = self.read_now().await?;
         let limit = expiry.limit as i64;
-        let mut expired = ExpiredPools::default();
+        let mut claims = Vec::new();
+        let mut moved: BTreeMap<RunnerId, PoolRunner> = BTreeMap::new();
         for row in self.database.query(sql::LIST_OVERDUE_CLAIMS, params![now, limit]).await? {
             let claim = row.try_get(0)?;
-            let before = self.database.query(sql::LIST_CLAIM_RUNNERS, params![claim]).await?;
             // Overdue or not, whoever waits for a pool that is being deleted waits in vain; the list has nobody else.
             let ending = Ending::Expire { is_pool_deleted: true };
-            let answer = retried!(self.end_pool_claim(claim, ending, "", expiry.release_ms))?;
+            let (answer, runners) = retried!(self.end_held_claim(claim, ending, "", expiry.release_ms))?;
             if let EndClaimAnswer::Ended(claim, _) = answer {
-                expired.claims.push(claim);
-                let ids: Vec<Uuid> = before.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
-                let moved = self.database.query(sql::LIST_RUNNERS_OF, params![ids]).await?;
-                expired.runners.extend(moved.iter().map(rows::runner).collect::<Outcome<Vec<_>>>()?);
+                claims.push(claim);
+                moved.extend(runners.into_iter().map(|runner| (runner.id, runner)));
             }
         }
         let overdue = self.database.query(sql::LIST_OVERDUE_RUNNERS, params![now, limit]).await?;
-        expired.runners.extend(self.end_found(&overdue, runners::expire).await?);
-        let silent = self
-            .database
-            .query(
-                sql::LIST_SILENT_RUNNERS,
-                params![now.saturating_sub(expiry.silent_ms), now.saturating_sub(expiry.abandoned_ms), limit],
-            )
-            .await?;
-        let ended = self.end_found(&silent, |sheet, id| runners::silence(sheet, id, expiry, now));
-        expired.runners.extend(ended.await?);
-        expired.runners.sort_by_key(|runner| runner.id);
-        Ok(expired)
+        let ended = retried!(self.end_found(&overdue, runners::expire))?;
+        moved.extend(ended.into_iter().map(|runner| (runner.id, runner)));
+        let (silent_at, abandoned_at) = (now.saturating_sub(expiry.silent_ms), now.saturating_sub(expiry.abandoned_ms));
+        let silent = self.database.query(sql::LIST_SILENT_RUNNERS, params![silent_at, abandoned_at, limit]).await?;
+        let ended = retried!(self.end_found(&silent, |sheet, id| runners::silence(sheet, id, expiry, now)))?;
+        moved.extend(ended.into_iter().map(|runner| (runner.id, runner)));
+        Ok(ExpiredPools { claims, runners: moved.into_values().collect() })
     }
 
     /// Ends runners that were found, as far as nobody else holds them and they are still to be ended.
@@ -189,7 +182,7 @@ impl PostgresStore {
         &self,
         found: &[tokio_postgres::Row],
         end: impl Fn(&mut Sheet, RunnerId) -> RunnerAnswer,
-    ) -> Outcome<Vec<crate::PoolRunner>> {
+    ) -> Outcome<Vec<PoolRunner>> {
         if found.is_empty() {
             return Ok(Vec::new());
         }

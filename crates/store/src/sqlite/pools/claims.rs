@@ -14,8 +14,8 @@ use crate::pool_rules::Sheet;
 use crate::pool_rules::claims::{self as rules, Ending, PoolView};
 use crate::pools::{IDLE_LOOK_MAX, WAITS_MAX};
 use crate::{
-    CommitAnswer, EndClaimAnswer, NewPoolClaim, OpenAnswer, PoolClaim, PoolNo, PoolStats, PoolStock, RunnerAnswer,
-    RunnerRef, StoreResult, TakeAnswer, TakeRules,
+    CommitAnswer, EndClaimAnswer, NewPoolClaim, OpenAnswer, PoolClaim, PoolNo, PoolRunner, PoolStats, PoolStock,
+    RunnerAnswer, RunnerRef, StoreResult, TakeAnswer, TakeRules,
 };
 
 pub(super) fn open(sql: &Sql<'_>, new: &NewPoolClaim) -> StoreResult<OpenAnswer> {
@@ -102,17 +102,18 @@ pub(super) fn commit(sql: &Sql<'_>, claim: ClaimNo, limits: &Limits) -> StoreRes
     Ok(answer)
 }
 
+/// Ends a claim, and says what has become of its runners.
 pub(super) fn end(
     sql: &Sql<'_>,
     claim: ClaimNo,
     ending: Ending,
     detail: &str,
     release_ms: Millis,
-) -> StoreResult<EndClaimAnswer> {
-    let Some((claim, mut held)) = hold(sql, claim)? else { return Ok(EndClaimAnswer::Unknown) };
+) -> StoreResult<(EndClaimAnswer, Vec<PoolRunner>)> {
+    let Some((claim, mut held)) = hold(sql, claim)? else { return Ok((EndClaimAnswer::Unknown, Vec::new())) };
     let answer = rules::end(&mut held, claim, ending, detail, release_ms);
     sheet::write(sql, &held)?;
-    Ok(answer)
+    Ok((answer, held.changed().map(|(_, after)| after.clone()).collect()))
 }
 
 pub(super) fn give_back(

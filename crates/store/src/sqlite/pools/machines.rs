@@ -135,12 +135,11 @@ pub(super) fn expire(sql: &Sql<'_>, expiry: &PoolExpiry, called_at: Millis) -> S
     let mut expired = ExpiredPools::default();
     let mut moved: Vec<RunnerId> = Vec::new();
     for claim in sql.rows(statements::LIST_OVERDUE_CLAIMS, params![sql.now, limit], |row| row.get(0))? {
-        let before: Vec<_> = sql.rows(statements::HOLD_CLAIM_RUNNERS, params![claim], rows::runner)?;
         // Overdue or not, whoever waits for a pool that is being deleted waits in vain; the list has nobody else.
         let ending = Ending::Expire { is_pool_deleted: true };
-        if let EndClaimAnswer::Ended(claim, _) = claims::end(sql, claim, ending, "", expiry.release_ms)? {
+        if let (EndClaimAnswer::Ended(claim, _), runners) = claims::end(sql, claim, ending, "", expiry.release_ms)? {
             expired.claims.push(claim);
-            moved.extend(before.iter().map(|runner| runner.id));
+            moved.extend(runners.iter().map(|runner| runner.id));
         }
     }
     let overdue = sql.rows(statements::LIST_OVERDUE_RUNNERS, params![sql.now, limit], |row| rows::runner_id(row, 0))?;

@@ -104,7 +104,7 @@ impl Pools for SqliteStore {
     }
 
     async fn release_claim(&self, claim: ClaimNo, release_ms: Millis) -> StoreResult<EndClaimAnswer> {
-        self.write(move |sql| claims::end(sql, claim, Ending::Release, "", release_ms)).await
+        self.write(move |sql| Ok(claims::end(sql, claim, Ending::Release, "", release_ms)?.0)).await
     }
 
     async fn fail_claim(
@@ -115,7 +115,7 @@ impl Pools for SqliteStore {
         release_ms: Millis,
     ) -> StoreResult<EndClaimAnswer> {
         let detail = detail.to_owned();
-        self.write(move |sql| claims::end(sql, claim, Ending::Fail(reason), &detail, release_ms)).await
+        self.write(move |sql| Ok(claims::end(sql, claim, Ending::Fail(reason), &detail, release_ms)?.0)).await
     }
 
     async fn join_runner(&self, order: OrderId, machine_id: &str, token: Hash) -> StoreResult<JoinAnswer> {
