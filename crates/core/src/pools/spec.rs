@@ -9,6 +9,10 @@ use crate::{Millis, retry};
 
 /// Most machines of a pool.
 pub const SIZE_MAX: u32 = 10_000;
+/// Most cores of a machine.
+pub const CPU_MAX: u32 = 100_000;
+/// Most memory of a machine.
+pub const MEMORY_MIB_MAX: u64 = 1 << 40;
 /// Most patterns in a list of types.
 pub const TYPES_MAX: usize = 100;
 /// Longest pattern, or type of a machine, in bytes.
@@ -112,8 +116,8 @@ impl PoolSpec {
         if self.provider.is_empty() {
             return Err("provider must not be empty".into());
         }
-        if self.cpu == 0 || self.memory_mib == 0 {
-            return Err("cpu and memory_mib must be at least 1".into());
+        if !(1..=CPU_MAX).contains(&self.cpu) || !(1..=MEMORY_MIB_MAX).contains(&self.memory_mib) {
+            return Err(format!("cpu must be 1 to {CPU_MAX}, and memory_mib 1 to {MEMORY_MIB_MAX}"));
         }
         if !(1..=SIZE_MAX).contains(&self.max_size) {
             return Err(format!("max_size must be 1 to {SIZE_MAX}, not {}", self.max_size));

@@ -98,6 +98,7 @@ fn a_spec_says_what_is_wrong_with_it() {
     };
     assert!(wrong(|spec| spec.provider.clear()).contains("provider"));
     assert!(wrong(|spec| spec.cpu = 0).contains("cpu"));
+    assert!(wrong(|spec| spec.memory_mib = MEMORY_MIB_MAX + 1).contains("memory_mib"));
     assert!(wrong(|spec| spec.max_size = 0).contains("max_size"));
     assert!(wrong(|spec| spec.max_size = SIZE_MAX + 1).contains("max_size"));
     assert!(wrong(|spec| spec.min_idle = 11).contains("min_idle"));
