@@ -14,7 +14,7 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (5, "workflows", include_str!("../../migrations/postgres/0005_workflows.sql")),
     (6, "schedules", include_str!("../../migrations/postgres/0006_schedules.sql")),
     (7, "log_places", include_str!("../../migrations/postgres/0007_log_places.sql")),
-    (8, "pools", include_str!("../../migrations/postgres/0008_pools.sql")),
+    (9, "pools", include_str!("../../migrations/postgres/0009_pools.sql")),
 ];
 
 /// Applies what is missing, in one transaction that only one server at a time can be in.

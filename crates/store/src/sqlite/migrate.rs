@@ -20,7 +20,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 5, name: "workflows", text: include_str!("../../migrations/sqlite/0005_workflows.sql") },
     Migration { version: 6, name: "schedules", text: include_str!("../../migrations/sqlite/0006_schedules.sql") },
     Migration { version: 7, name: "log_places", text: include_str!("../../migrations/sqlite/0007_log_places.sql") },
-    Migration { version: 8, name: "pools", text: include_str!("../../migrations/sqlite/0008_pools.sql") },
+    Migration { version: 9, name: "pools", text: include_str!("../../migrations/sqlite/0009_pools.sql") },
 ];
 
 /// Applies what is missing, all in one transaction.
