@@ -1,7 +1,6 @@
 //! Identifiers: time-ordered for runs, random for workers, a plain number for the fence.
 
 use std::fmt;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -72,24 +71,26 @@ impl fmt::Display for Epoch {
 
 macro_rules! uuid_text {
     ($($name:ident),*) => {$(
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Display::fmt(&self.0, f)
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(&self.0, f)
             }
         }
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Display::fmt(&self.0, f)
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(&self.0, f)
             }
         }
-        impl FromStr for $name {
+        impl std::str::FromStr for $name {
             type Err = uuid::Error;
             fn from_str(text: &str) -> Result<Self, Self::Err> {
-                Uuid::parse_str(text).map($name)
+                uuid::Uuid::parse_str(text).map($name)
             }
         }
     )*};
 }
+pub(crate) use uuid_text;
+
 uuid_text!(RunId, WorkerId);
 
 #[cfg(test)]

@@ -13,6 +13,7 @@
 //! * [`cron`]: when a schedule fires.
 //! * [`schedule`]: what becomes of its fires while the run before them lives.
 //! * [`payload`]: what stands for a payload that is kept elsewhere.
+//! * [`pools`]: runners, claims of them, and how many there should be.
 //! * [`token`]: credentials, derived or hashed.
 //! * [`id`]: identifiers of runs and workers, and the fence.
 
@@ -27,6 +28,7 @@ pub mod machine;
 pub mod matching;
 pub mod order;
 pub mod payload;
+pub mod pools;
 pub mod rate;
 pub mod retry;
 pub mod schedule;

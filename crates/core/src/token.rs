@@ -6,6 +6,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use crate::pools::{OrderId, RunnerId};
 use crate::{Epoch, RunId, WorkerId};
 
 /// Prefix of an API key.
@@ -20,6 +21,10 @@ pub const MACHINE_PREFIX: &str = "bv_";
 pub const BUILD_PREFIX: &str = "bb_";
 /// Prefix of a builder's token.
 pub const BUILDER_PREFIX: &str = "bw_";
+/// Prefix of the token with which the agent of a new machine joins its pool.
+pub const JOIN_PREFIX: &str = "bj_";
+/// Prefix of a runner's token.
+pub const RUNNER_PREFIX: &str = "br_";
 /// Shortest API key a person may choose for themselves, in characters.
 pub const API_KEY_LENGTH_MIN: usize = 16;
 
@@ -139,6 +144,23 @@ fn builder_mac(secret: &[u8], worker: WorkerId, number: i64) -> String {
     mac(secret, &[b"builder", worker.0.as_bytes(), &number.to_be_bytes()])
 }
 
+/// The token that the machines of an order are started with: `bj_<order>_<mac>`. The same however often the order is repeated, by whichever server.
+pub fn join(secret: &[u8], order: OrderId) -> String {
+    format!("{JOIN_PREFIX}{}_{}", order.0.simple(), mac(secret, &[b"join", order.0.as_bytes()]))
+}
+
+/// Reads the order from a join token, or `None` when the token is not one of ours.
+pub fn open_join(secret: &[u8], token: &str) -> Option<OrderId> {
+    let (order, _) = token.strip_prefix(JOIN_PREFIX)?.split_once('_')?;
+    let order = OrderId(order.parse().ok()?);
+    is_same_text(&join(secret, order), token).then_some(order)
+}
+
+/// The token of a runner, for an agent that joined with this nonce: who joins again with the same one gets the same token. It is kept as a hash.
+pub fn runner(secret: &[u8], runner: RunnerId, nonce: [u8; 16]) -> String {
+    format!("{RUNNER_PREFIX}{}", mac(secret, &[b"runner", runner.0.as_bytes(), &nonce]))
+}
+
 fn is_same_text(left: &str, right: &str) -> bool {
     left.as_bytes().ct_eq(right.as_bytes()).into()
 }
@@ -234,6 +256,27 @@ mod tests {
         for broken in ["", "bw_", "bw_x_1_a", "bw__", &token[..token.len() - 1], &token[3..]] {
             assert_eq!(open_builder(SECRET, broken), None, "{broken}");
         }
+    }
+
+    #[test]
+    fn a_join_token_says_which_order_and_a_runner_token_belongs_to_one_agent() {
+        let order = OrderId::from_random(7);
+        let token = join(SECRET, order);
+        assert_eq!((open_join(SECRET, &token), open_join(b"another", &token)), (Some(order), None));
+        assert_eq!(
+            open_join(
+                SECRET,
+                &token.replace(&order.0.simple().to_string(), &OrderId::from_random(8).0.simple().to_string())
+            ),
+            None
+        );
+        for broken in ["", "bj_", "bj_x_y", &token[..token.len() - 1], &token[3..]] {
+            assert_eq!(open_join(SECRET, broken), None, "{broken}");
+        }
+        let (one, other) = (RunnerId::from_random(1), RunnerId::from_random(2));
+        assert_eq!(runner(SECRET, one, [1; 16]), runner(SECRET, one, [1; 16]));
+        assert_ne!(runner(SECRET, one, [1; 16]), runner(SECRET, one, [2; 16]));
+        assert_ne!(runner(SECRET, one, [1; 16]), runner(SECRET, other, [1; 16]));
     }
 
     #[test]

@@ -15,7 +15,11 @@ mod decide;
 mod log_chunks;
 mod memory;
 mod payloads;
+mod pool_rules;
+mod pool_types;
+mod pools;
 pub mod postgres;
+mod runner_types;
 mod schedule_types;
 mod schedules;
 pub mod sqlite;
@@ -27,6 +31,9 @@ pub use build_types::*;
 pub use builds::{Builds, LOG_PAGE_BYTES_MAX};
 pub use clock::Clock;
 pub use payloads::{LookedAt, Payloads};
+pub use pool_types::*;
+pub use pools::{Pools, pool_total};
+pub use runner_types::*;
 pub use schedule_types::*;
 pub use schedules::{Namespaces, Schedules};
 pub use types::*;
@@ -63,7 +70,7 @@ pub type StoreResult<T> = Result<T, StoreError>;
 
 /// The kernel's verbs, and what is around them. Implementations answer alike: one contract suite runs on all.
 #[async_trait]
-pub trait Store: Builds + Workflows + Payloads + Schedules + Namespaces + Send + Sync + fmt::Debug {
+pub trait Store: Builds + Workflows + Payloads + Schedules + Namespaces + Pools + Send + Sync + fmt::Debug {
     /// `sqlite` or `postgres`.
     fn kind(&self) -> &'static str;
 

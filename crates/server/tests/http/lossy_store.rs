@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
+use baton_core::pools::{BackoffRule, ClaimNo, ClaimReason, Limits, OrderId, PoolSpec, RunnerId};
 use baton_core::token::Hash;
 use baton_core::{Failure, LeaseEnd, Millis, RunId, WorkerId};
 use baton_store::*;
@@ -177,6 +178,40 @@ passing_all_on! { Namespaces:
     fn add_namespace(name: &str, description: &str, limits: NamespaceLimits) -> (Namespace, bool);
     fn change_namespace(name: &str, change: NamespaceChange) -> Option<Namespace>;
     fn worker_of_instance(instance: &str) -> Option<WorkerId>;
+}
+
+passing_all_on! { Pools:
+    fn add_pool(pool: NewPool) -> PoolAnswer;
+    fn pool(namespace: &str, name: &str) -> Option<Pool>;
+    fn pools(namespace: Option<&str>, page: Page<(String, String)>) -> Vec<Pool>;
+    fn change_pool(pool: PoolNo, revision: i64, spec: PoolSpec) -> Option<Pool>;
+    fn delete_pool(pool: PoolNo) -> Option<Pool>;
+    fn pool_stock(pool: PoolNo) -> Option<PoolStock>;
+    fn pool_stats(pool: PoolNo) -> PoolStats;
+    fn open_claim(claim: NewPoolClaim) -> OpenAnswer;
+    fn pool_claim(pool: PoolNo, run_id: &str) -> Option<PoolClaim>;
+    fn pool_claims(filter: ClaimFilter, page: Page<ClaimNo>) -> Vec<PoolClaim>;
+    fn take_runners(pool: PoolNo, rules: TakeRules) -> TakeAnswer;
+    fn commit_claim(claim: ClaimNo, limits: Limits) -> CommitAnswer;
+    fn give_back_runners(claim: ClaimNo, runners: Vec<RunnerRef>, release_ms: Millis) -> Vec<RunnerAnswer>;
+    fn release_claim(claim: ClaimNo, release_ms: Millis) -> EndClaimAnswer;
+    fn fail_claim(claim: ClaimNo, reason: ClaimReason, detail: &str, release_ms: Millis) -> EndClaimAnswer;
+    fn join_runner(order: OrderId, machine_id: &str, token: Hash) -> JoinAnswer;
+    fn runner_of_token(token: &Hash) -> Option<PoolRunner>;
+    fn beat_runners(runners: Vec<RunnerId>) -> Vec<Option<RunnerNews>>;
+    fn signal_runners(signals: Vec<RunnerSignal>) -> Vec<SignalAnswer>;
+    fn order_runners(order: NewOrder) -> OrderAnswer;
+    fn due_orders(lease_ms: Millis, limit: usize) -> Vec<Order>;
+    fn record_machines(order: OrderId, machines: Vec<NewMachine>) -> Option<Vec<MachineAnswer>>;
+    fn fail_order(order: OrderId, error: &str, rule: BackoffRule, jitter: f64) -> bool;
+    fn end_runners(ends: Vec<RunnerEnd>) -> Vec<RunnerAnswer>;
+    fn due_endings(lease_ms: Millis, limit: usize) -> Vec<PoolRunner>;
+    fn note_gone(runners: Vec<RunnerId>) -> Vec<RunnerAnswer>;
+    fn runner(runner: RunnerId) -> Option<PoolRunner>;
+    fn runners(filter: RunnerFilter, page: Page<RunnerId>) -> Vec<PoolRunner>;
+    fn runner_events(filter: EventFilter, page: Page<i64>) -> Vec<RunnerEvent>;
+    fn expire_pools(expiry: PoolExpiry) -> ExpiredPools;
+    fn retain_pools(age_ms: Millis, limit: usize) -> RetainedPools;
 }
 
 /// Passes calls on as they are.

@@ -17,6 +17,7 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (8, "missed_fires", include_str!("../../migrations/postgres/0008_missed_fires.sql")),
     (9, "workflow_lanes", include_str!("../../migrations/postgres/0009_workflow_lanes.sql")),
     (10, "payloads", include_str!("../../migrations/postgres/0010_payloads.sql")),
+    (11, "pools", include_str!("../../migrations/postgres/0011_pools.sql")),
 ];
 
 /// Applies what is missing, in one transaction that only one server at a time can be in.

@@ -19,6 +19,7 @@ mod namespaces;
 mod params;
 mod payloads;
 mod pool;
+mod pools;
 mod read;
 mod rows;
 mod schedules;

@@ -28,7 +28,7 @@ pub(super) fn worker_status(code: i16) -> Outcome<WorkerStatus> {
     WorkerStatus::from_code(code).ok_or_else(|| corrupt("a worker's status"))
 }
 
-fn json<T: DeserializeOwned>(text: &str, what: &str) -> Outcome<T> {
+pub(super) fn json<T: DeserializeOwned>(text: &str, what: &str) -> Outcome<T> {
     serde_json::from_str(text).map_err(|_| corrupt(what))
 }
 

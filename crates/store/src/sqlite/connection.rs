@@ -13,7 +13,7 @@ use crate::{StoreError, StoreResult};
 /// How long a statement waits for somebody else's lock. Only a tool that a person opened the file with can hold one.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Statements kept prepared for each connection: more than there are.
-const STATEMENTS_KEPT: usize = 256;
+const STATEMENTS_KEPT: usize = 512;
 /// Memory for pages, for each connection.
 const CACHE_KIB: i64 = 16 * 1024;
 /// What the write-ahead log may keep of the disk after a burst.

@@ -27,6 +27,7 @@ const MIGRATIONS: &[Migration] = &[
         text: include_str!("../../migrations/sqlite/0009_workflow_lanes.sql"),
     },
     Migration { version: 10, name: "payloads", text: include_str!("../../migrations/sqlite/0010_payloads.sql") },
+    Migration { version: 11, name: "pools", text: include_str!("../../migrations/sqlite/0011_pools.sql") },
 ];
 
 /// Applies what is missing, all in one transaction.

@@ -17,6 +17,7 @@ mod migrate;
 mod namespaces;
 mod outlook;
 mod payloads;
+mod pools;
 mod read;
 mod reader;
 mod rows;

@@ -1,6 +1,7 @@
 //! What every store promises. Each case is written once and runs on SQLite and on PostgreSQL.
 
 mod builds_rig;
+mod pools_rig;
 mod rig;
 mod workflows_rig;
 
@@ -20,6 +21,11 @@ mod keys;
 mod leases;
 mod namespaces;
 mod payloads;
+mod pools;
+mod pools_claims;
+mod pools_orders;
+mod pools_races;
+mod pools_runners;
 mod queues;
 mod reading;
 mod repeats;

@@ -1,0 +1,189 @@
+use std::collections::BTreeMap;
+
+use super::super::spec::MinIdleRule;
+use super::super::{BackoffRule, Wanted};
+use super::*;
+use proptest::prelude::*;
+
+const NOW: Millis = 1_700_000_000_000;
+const IDLE_MS: Millis = 600_000;
+
+fn spec(min_idle: u32, max_size: u32) -> PoolSpec {
+    PoolSpec {
+        provider: "local".into(),
+        options: BTreeMap::new(),
+        cpu: 2,
+        memory_mib: 4_096,
+        types: vec![],
+        usage: Usage::Spot,
+        spot_fallback: true,
+        min_idle,
+        min_idle_rules: vec![],
+        max_size,
+        idle_ms: IDLE_MS as u64,
+        runtime_ms: 3_600_000,
+    }
+}
+
+fn idle(number: u128, since: Millis) -> IdleRunner {
+    let machine = Machine { kind: "m".into(), usage: Usage::Spot, cpu: 2, memory_mib: 4_096 };
+    IdleRunner { id: RunnerId::from_random(number), epoch: Epoch(3), since, machine }
+}
+
+fn stock(idle_count: u128) -> Stock {
+    Stock { idle: (0..idle_count).map(|number| idle(number, NOW)).collect(), ..Stock::default() }
+}
+
+fn claim(claim: i64, missing: u32, wanted: Wanted) -> Waiting {
+    Waiting { claim, priority: 5, owner: "a".into(), missing, wanted }
+}
+
+fn unfit() -> Wanted {
+    Wanted { cpu: Some(64), ..Wanted::default() }
+}
+
+fn want_of(spec: &PoolSpec, stock: &Stock, waiting: &[Waiting]) -> Want {
+    want(spec, false, stock, waiting, &Backoff::default(), NOW)
+}
+
+fn created(spec: &PoolSpec, stock: &Stock, waiting: &[Waiting]) -> u32 {
+    want_of(spec, stock, waiting).create
+}
+
+#[test]
+fn a_pool_is_filled_up_to_min_idle_and_not_beyond_max_size() {
+    assert_eq!(created(&spec(3, 10), &stock(0), &[]), 3);
+    assert_eq!(created(&spec(3, 10), &stock(2), &[]), 1);
+    assert_eq!(
+        created(&spec(3, 10), &Stock { creating: 2, releasing: 1, ..stock(0) }, &[]),
+        0,
+        "some are on their way"
+    );
+    assert_eq!(created(&spec(3, 10), &Stock { running: 9, ..stock(0) }, &[]), 1);
+    assert_eq!(
+        created(&spec(3, 10), &Stock { running: 5, terminating: 5, ..stock(0) }, &[]),
+        0,
+        "what ends still costs"
+    );
+    assert_eq!(created(&spec(500, 1_000), &stock(0), &[]), ORDER_MAX);
+}
+
+#[test]
+fn what_claims_lack_is_created_besides() {
+    let waiting = [claim(1, 4, Wanted::default())];
+    assert_eq!(created(&spec(2, 10), &stock(0), &waiting), 6);
+    assert_eq!(created(&spec(2, 10), &stock(3), &waiting), 3, "three are taken from what is idle");
+    assert_eq!(created(&spec(2, 10), &Stock { creating: 5, ..stock(0) }, &waiting), 1);
+    assert_eq!(
+        created(&spec(0, 10), &stock(8), &[claim(1, 2, unfit())]),
+        2,
+        "idle ones that do not fit are of no help"
+    );
+}
+
+#[test]
+fn idle_machines_that_nobody_needs_go_oldest_first() {
+    let old = |number: u128| idle(number, NOW - IDLE_MS - number as Millis);
+    let stock = Stock { idle: vec![old(1), old(2), idle(3, NOW - 10), old(4)], ..Stock::default() };
+    let ended = want_of(&spec(0, 10), &stock, &[]).end;
+    let gone: Vec<_> = ended.iter().map(|(id, epoch, cause)| (*id, epoch.0, *cause)).collect();
+    let expected = [4, 2, 1].map(|number| (RunnerId::from_random(number), 3, Cause::IdleTooLong));
+    assert_eq!(gone, expected);
+    assert_eq!(want_of(&spec(3, 10), &stock, &[]).end.len(), 1);
+    assert_eq!(want_of(&spec(4, 10), &stock, &[]).end, []);
+    assert_eq!(want_of(&spec(0, 10), &stock, &[]).look_at, Some(NOW - 10 + IDLE_MS));
+}
+
+#[test]
+fn a_pool_that_became_too_small_gives_up_idle_machines_only() {
+    let stock = Stock { running: 4, ..stock(3) };
+    let want = want_of(&spec(3, 5), &stock, &[]);
+    assert_eq!((want.create, want.end.len()), (0, 2));
+    assert!(want.end.iter().all(|(.., cause)| *cause == Cause::Surplus));
+    assert_eq!(want_of(&spec(3, 1), &stock, &[]).end.len(), 3);
+    let ending = Stock { terminating: 2, idle: stock.idle[..1].to_vec(), ..stock };
+    assert_eq!(want_of(&spec(3, 5), &ending, &[]).end, [], "what was given up before counts no more");
+}
+
+#[test]
+fn a_full_pool_makes_room_for_what_a_claim_can_use() {
+    let full = stock(4);
+    assert_eq!(want_of(&spec(0, 4), &full, &[claim(1, 2, unfit())]).end.len(), 2);
+    let ending = Stock { terminating: 2, ..stock(2) };
+    assert_eq!(want_of(&spec(0, 4), &ending, &[claim(1, 2, unfit())]).end, [], "two are on their way out");
+    assert_eq!(want_of(&spec(0, 4), &full, &[claim(1, 2, Wanted::default())]).end, []);
+}
+
+#[test]
+fn a_pool_that_is_deleted_creates_nothing_and_ends_what_is_idle() {
+    let stock = Stock { running: 2, ..stock(3) };
+    let want = want(&spec(5, 10), true, &stock, &[claim(1, 2, unfit())], &Backoff::default(), NOW);
+    assert_eq!((want.create, want.end.len()), (0, 3));
+    assert!(want.end.iter().all(|(.., cause)| *cause == Cause::PoolDeleted));
+}
+
+#[test]
+fn min_idle_follows_its_rules() {
+    let rule = MinIdleRule { cron: "0 * * * *".into(), zone: "UTC".into(), min_idle: 7 };
+    let spec = PoolSpec { min_idle_rules: vec![rule], ..spec(1, 10) };
+    let want = want_of(&spec, &stock(0), &[]);
+    assert_eq!(want.create, 7);
+    assert!(want.look_at.is_some_and(|at| at > NOW && at <= NOW + 3_600_000 && at % 3_600_000 == 0));
+}
+
+#[test]
+fn a_refused_spot_order_is_made_on_demand_at_once_and_later_as_spot_again() {
+    let (rule, spec) = (BackoffRule::default(), spec(1, 10));
+    let refused = Backoff::default().failed(&rule, &spec, Usage::Spot, NOW, 0.5);
+    let next = want(&spec, false, &stock(0), &[], &refused, NOW);
+    assert_eq!((next.create, next.usage), (1, Usage::OnDemand));
+    let later = want(&spec, false, &stock(0), &[], &refused, NOW + rule.spot_ms);
+    assert_eq!(later.usage, Usage::Spot);
+    let strict = PoolSpec { spot_fallback: false, ..spec };
+    let backoff = Backoff::default().failed(&rule, &strict, Usage::Spot, NOW, 0.5);
+    assert_eq!((backoff.usage(&strict, NOW), backoff.failures), (Usage::Spot, 1));
+}
+
+#[test]
+fn creation_waits_longer_after_each_failure_and_no_longer_after_a_success() {
+    let (rule, spec) = (BackoffRule::default(), PoolSpec { usage: Usage::OnDemand, ..spec(1, 10) });
+    let mut backoff = Backoff::default();
+    let mut waits = Vec::new();
+    for _ in 0..9 {
+        backoff = backoff.failed(&rule, &spec, Usage::OnDemand, NOW, 0.5);
+        waits.push(backoff.create_after.unwrap() - NOW);
+    }
+    assert_eq!(waits, [5_000, 10_000, 20_000, 40_000, 80_000, 160_000, 300_000, 300_000, 300_000]);
+    let held = want(&spec, false, &stock(0), &[], &backoff, NOW);
+    assert_eq!((held.create, held.look_at), (0, Some(NOW + 300_000)));
+    assert_eq!(want(&spec, false, &stock(0), &[], &backoff, NOW + 300_000).create, 1);
+    assert_eq!(backoff.succeeded(), Backoff::default());
+}
+
+proptest! {
+    #[test]
+    fn a_pool_stays_within_its_size_and_comes_to_rest(
+        min_idle in 0..12u32, max_size in 1..12u32, ages in proptest::collection::vec(0..1_200_000i64, 0..12),
+        counts: [u8; 5], missing in proptest::collection::vec((0..6u32, any::<bool>()), 0..4)
+    ) {
+        let spec = spec(min_idle, max_size);
+        let [creating, claimed, running, releasing, terminating] = counts.map(|count| u32::from(count % 5));
+        let idle: Vec<_> = ages.iter().enumerate().map(|(number, age)| idle(number as u128, NOW - age)).collect();
+        let stock = Stock { idle, creating, claimed, running, releasing, terminating };
+        let waiting: Vec<_> = missing.iter().enumerate()
+            .map(|(number, (missing, fits))| claim(number as i64, *missing, if *fits { Wanted::default() } else { unfit() }))
+            .collect();
+        let first = want_of(&spec, &stock, &waiting);
+        prop_assert!(first.create == 0 || stock.size() + first.create <= max_size);
+        let known: std::collections::HashSet<_> = first.end.iter().map(|(id, ..)| *id).collect();
+        prop_assert_eq!(known.len(), first.end.len());
+        prop_assert!(known.iter().all(|id| stock.idle.iter().any(|idle| idle.id == *id)));
+
+        let mut after = stock.clone();
+        after.idle.retain(|idle| !known.contains(&idle.id));
+        after.creating += first.create;
+        after.terminating += first.end.len() as u32;
+        let second = want_of(&spec, &after, &waiting);
+        prop_assert_eq!((second.create, second.end), (0, vec![]), "a second look finds nothing to do");
+    }
+}

@@ -1,0 +1,5 @@
+-- Makes a pool, unless there is one of its name.
+insert into pools (namespace, name, spec, created_at)
+values ($2::text, $3::text, $4::text, $1::bigint)
+on conflict (namespace, name) do nothing
+returning pool_no, namespace, name, spec, revision, created_at, deleting_at, failures, create_after, spot_after, error

@@ -1,0 +1,5 @@
+-- Forgets claims that ended long ago.
+delete from pool_claims where claim_no in (
+    select claim_no from pool_claims where state in (2, 3) and ended_at < $1::bigint order by ended_at limit $2::bigint for update skip locked
+)
+returning 1

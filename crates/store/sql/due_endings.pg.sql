@@ -1,0 +1,7 @@
+-- Hands terminating runners to the caller, who is to have their machines ended, and to nobody else for a while.
+update runners set deadline = $1::bigint + $2::bigint
+where runner_id = any(array(
+    select runner_id from runners where state = 5 and deadline <= $1 order by deadline limit $3::bigint for update skip locked
+))
+returning runner_id, pool_no, order_id, state, epoch, claim_no, run_id, deadline, registered_at, cause, since, ordered_at, machine_id,
+    kind, usage, cpu, memory_mib, seen_at, uses, detail, token_hash

@@ -1,0 +1,6 @@
+-- Reads the runners of an order and locks them.
+select runner_id, pool_no, order_id, state, epoch, claim_no, run_id, deadline, registered_at, cause, since, ordered_at, machine_id,
+    kind, usage, cpu, memory_mib, seen_at, uses, detail, token_hash
+from runners where order_id = $1::uuid
+order by runner_id
+for update

@@ -1,0 +1,8 @@
+-- Lists runners by their identifiers, after the one where the page before ended.
+select runner_id, pool_no, order_id, state, epoch, claim_no, run_id, deadline, registered_at, cause, since, ordered_at, machine_id,
+    kind, usage, cpu, memory_mib, seen_at, uses, detail, token_hash
+from runners
+where (?1 is null or runner_id > ?1)
+  and (?2 is null or pool_no = ?2) and (?3 is null or state = ?3) and (?4 is null or claim_no = ?4)
+order by runner_id
+limit ?5

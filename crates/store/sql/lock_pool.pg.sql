@@ -1,0 +1,4 @@
+-- Reads a pool and keeps everybody else from filling it or creating machines for it until the transaction ends.
+select pool_no, namespace, name, spec, revision, created_at, deleting_at, failures, create_after, spot_after, error
+from pools where pool_no = $1::bigint
+for update

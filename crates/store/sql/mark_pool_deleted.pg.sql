@@ -1,0 +1,4 @@
+-- Begins to delete a pool.
+update pools set deleting_at = coalesce(deleting_at, $2::bigint)
+where pool_no = $1::bigint
+returning pool_no, namespace, name, spec, revision, created_at, deleting_at, failures, create_after, spot_after, error

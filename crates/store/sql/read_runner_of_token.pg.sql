@@ -1,0 +1,4 @@
+-- Reads the runner whose agent has this token.
+select runner_id, pool_no, order_id, state, epoch, claim_no, run_id, deadline, registered_at, cause, since, ordered_at, machine_id,
+    kind, usage, cpu, memory_mib, seen_at, uses, detail, token_hash
+from runners where token_hash = $1::bytea
