@@ -13,10 +13,13 @@ const POLLS_MAX: usize = 2;
 /// Slots for which a second poll is worth it. What two polls bring at the same time may come in either order.
 const SECOND_POLL_MIN: u32 = 16;
 
+/// What a poll brings, and for how many runs it waited.
+type Brought = (u32, Result<Vec<Taken>, Error>);
+
 /// The polls of a stream that wait, and for how many runs.
 #[derive(Default)]
 pub(super) struct Polls {
-    waiting: FuturesUnordered<BoxFuture<'static, (u32, Result<Vec<Taken>, Error>)>>,
+    waiting: FuturesUnordered<BoxFuture<'static, Brought>>,
     room: u32,
 }
 
