@@ -15,6 +15,8 @@ pub const MESSAGES_MAX: i64 = 10_000;
 pub const FOR_GOOD: Millis = 253_402_300_799_000;
 /// Messages that one answer holds; the reader asks again beyond the last.
 pub const MESSAGES_AT_ONCE: usize = 1_000;
+/// Bytes of payloads that one answer holds, and the message that goes beyond.
+pub const MESSAGE_BYTES_AT_ONCE: usize = 2 << 20;
 
 /// A remembered position.
 #[derive(Clone, PartialEq, Debug)]
@@ -335,7 +337,7 @@ pub enum ChildAnswer {
 pub struct Journal {
     /// By position. Steps that failed in an earlier attempt of the run, and may be executed again, are not among them.
     pub steps: Vec<Step>,
-    /// By number, beginning with the first; at most [`MESSAGES_AT_ONCE`].
+    /// By number, beginning with the first; at most [`MESSAGES_AT_ONCE`] and [`MESSAGE_BYTES_AT_ONCE`].
     pub messages: Vec<Message>,
 }
 

@@ -58,7 +58,7 @@ pub trait Workflows: Send + Sync {
 
     /// The journals of runs, in the order asked for. Empty for those that have none.
     async fn journals(&self, runs: &[RunId]) -> StoreResult<Vec<Journal>>;
-    /// Messages beyond `seen`, at most [`crate::MESSAGES_AT_ONCE`].
+    /// Messages beyond `seen`, at most [`crate::MESSAGES_AT_ONCE`] and [`crate::MESSAGE_BYTES_AT_ONCE`].
     async fn messages(&self, run: RunId, seen: i64) -> StoreResult<Vec<Message>>;
     /// Everything remembered of a run, by position.
     async fn steps(&self, run: RunId, page: Page<u32>) -> StoreResult<Vec<Step>>;

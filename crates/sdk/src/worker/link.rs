@@ -18,8 +18,9 @@ use crate::workflow::mailbox::{Event, Mailbox, Outbox};
 const MESSAGE_REPORTS_MAX: usize = 1_000;
 /// Bytes of payload of one message; the report that goes beyond is its last.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
-/// Bytes of one report. The server keeps much less, but would cut the stream before it could say so, again and again, and with it all runs of the worker.
-const REPORT_BYTES_MAX: usize = 16 << 20;
+/// Bytes of one report. A message of a stream may have 64 MiB with the server's own settings. What goes beyond cuts the stream before the server could
+/// say so, again and again, and with it all runs of the worker.
+const REPORT_BYTES_MAX: usize = 60 << 20;
 /// Waits before a report is repeated that was refused for reasons that pass.
 const AGAIN_FIRST: Duration = Duration::from_millis(100);
 const AGAIN_LONGEST: Duration = Duration::from_secs(5);

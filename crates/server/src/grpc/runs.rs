@@ -173,8 +173,8 @@ pub(super) async fn list_steps(
     request: v1::ListStepsRequest,
 ) -> Result<v1::ListStepsResponse, Status> {
     let page: Page<u32> = page(request.page_size, &request.page_token, |token| token.parse().ok())?;
-    let found = workflows::read::steps(app, caller, run_id(&request.run_id)?, page).await?;
-    let next_page_token = next_token(&found, page.limit, |last| last.position.to_string());
+    let (found, more) = workflows::read::steps(app, caller, run_id(&request.run_id)?, page).await?;
+    let next_page_token = found.last().filter(|_| more).map(|last| last.position.to_string()).unwrap_or_default();
     Ok(v1::ListStepsResponse { steps: found.into_iter().map(step).collect(), next_page_token })
 }
 

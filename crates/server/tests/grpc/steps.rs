@@ -111,6 +111,22 @@ async fn pages_of_steps_follow_each_other(on: On) {
     assert_eq!(positions, [0, 1, 2, 3, 4]);
 }
 
+async fn a_page_of_large_steps_ends_early(on: On) {
+    let mut rig = Rig::start(on).await;
+    let (_, run) = rig.held().await;
+    let mut client = rig.client.clone().max_decoding_message_size(64 << 20);
+    let large = format!("\"{}\"", "x".repeat(1 << 20));
+    for position in 0..10 {
+        rig.complete_step(&run, position, "s", &large).await;
+    }
+    let list = v1::ListStepsRequest { run_id: run.run_id.clone(), page_size: 100, ..Default::default() };
+    let first = client.list_steps(list.clone()).await.unwrap().into_inner();
+    assert_eq!((first.steps.len(), first.next_page_token.is_empty()), (8, false));
+    let rest = v1::ListStepsRequest { page_token: first.next_page_token, ..list };
+    let rest = client.list_steps(rest).await.unwrap().into_inner();
+    assert_eq!((rest.steps.len(), rest.next_page_token.as_str()), (2, ""));
+}
+
 async fn what_is_wrong_with_a_step_is_named(on: On) {
     let mut rig = Rig::with(on, |settings| settings.payload_bytes_max = 1 << 20).await;
     let (_, run) = rig.held().await;
@@ -204,6 +220,7 @@ on_both!(
     something_else_at_a_position_is_refused_with_both_names,
     a_failed_step_is_tried_again_by_its_policy,
     pages_of_steps_follow_each_other,
+    a_page_of_large_steps_ends_early,
     what_is_wrong_with_a_step_is_named,
     a_lease_that_is_not_the_live_one_changes_nothing,
     a_workflow_with_a_policy_is_tried_again,

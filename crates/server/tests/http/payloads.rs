@@ -133,8 +133,6 @@ async fn a_retried_run_has_the_input_of_the_first(on: On) {
 
 async fn other_calls_may_not_be_that_large(on: On) {
     let server = Server::start(on).await;
-    let body = json!({"name": "x".repeat(5 * MIB)}).to_string();
-    assert_eq!(server.call("POST", "/api/v1/workers", body).await.refusal(), "413 too_large");
     let mut stream = server.connect().await;
     let head =
         format!("POST /api/v1/workers HTTP/1.1\r\nhost: x\r\nx-api-key: {KEY}\r\ncontent-length: 5000000\r\n\r\n");

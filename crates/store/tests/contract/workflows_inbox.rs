@@ -2,7 +2,8 @@
 
 use baton_core::{Refused, State};
 use baton_store::{
-    Due, FOR_GOOD, MESSAGES_MAX, MessageAnswer, MessageKind, StepAnswer, StepKind, StepState, SuspendAnswer, Suspension,
+    Due, FOR_GOOD, MESSAGE_BYTES_AT_ONCE, MESSAGES_MAX, Message, MessageAnswer, MessageKind, NewMessage, StepAnswer,
+    StepKind, StepState, SuspendAnswer, Suspension,
 };
 use bytes::Bytes;
 
@@ -24,6 +25,7 @@ contract!(
     there_is_one_request_to_cancel,
     messages_for_runs_that_are_gone_are_not_left,
     an_inbox_has_room_for_so_many_signals_and_for_a_request_to_cancel,
+    large_messages_come_a_few_at_a_time,
     waking_a_run_lowers_where_claims_begin_to_read,
 );
 
@@ -54,6 +56,26 @@ async fn messages_are_numbered_and_the_same_key_is_the_same_message(rig: Rig) {
         (last.payload.clone(), last.state, last.position),
         (Some(Bytes::from_static(b"payload of e")), None, None)
     );
+}
+
+async fn large_messages_come_a_few_at_a_time(rig: Rig) {
+    let lane = rig.lane("flow").await;
+    let (one, two) = (rig.submit(run(lane)).await, rig.submit(run(lane)).await);
+    let large = |run| NewMessage {
+        payload: Some(Bytes::from(vec![b'1'; MESSAGE_BYTES_AT_ONCE / 2])),
+        ..signal(run, "large", None)
+    };
+    for _ in 0..5 {
+        rig.leave(large(one)).await;
+        rig.leave(large(two)).await;
+    }
+    let numbers = |messages: &[Message]| messages.iter().map(|message| message.number).collect::<Vec<_>>();
+    // Two are enough, and the next one begins where they end.
+    assert_eq!(numbers(&rig.store.messages(one, 0).await.unwrap()), [1, 2]);
+    assert_eq!(numbers(&rig.store.messages(one, 2).await.unwrap()), [3, 4]);
+    assert_eq!(numbers(&rig.store.messages(one, 4).await.unwrap()), [5]);
+    let journals = rig.store.journals(&[one, two]).await.unwrap();
+    assert!(journals.iter().all(|journal| numbers(&journal.messages) == [1, 2]));
 }
 
 async fn a_signal_is_taken_once(rig: Rig) {

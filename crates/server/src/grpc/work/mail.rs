@@ -1,7 +1,8 @@
 //! News for a stream's worker: messages for runs it holds, leases that are over.
 
 use baton_proto::{HeartbeatAnswer, v1};
-use baton_store::{LeaseRef, MESSAGES_AT_ONCE, Message};
+use baton_store::{LeaseRef, MESSAGE_BYTES_AT_ONCE, MESSAGES_AT_ONCE, Message};
+use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream;
 
@@ -13,6 +14,8 @@ use crate::{App, Error};
 
 /// Inboxes that are read at once.
 const INBOXES_MAX: usize = 16;
+/// Bytes that are read of one inbox. What is left comes when the worker suspends the run.
+const INBOX_BYTES_MAX: usize = 8 << 20;
 
 /// What was found.
 #[derive(Debug)]
@@ -38,11 +41,13 @@ pub(super) async fn read(app: &App, known: &KnownWorker, runs: Vec<(LeaseRef, i6
 
 /// The messages of a run beyond those seen; none when they cannot be read now.
 async fn inbox(app: App, lease: LeaseRef, seen: i64) -> (LeaseRef, Vec<Message>) {
-    let mut all: Vec<Message> = Vec::new();
+    let (mut all, mut bytes): (Vec<Message>, usize) = (Vec::new(), 0);
     while let Ok(messages) = app.store.messages(lease.run, all.last().map_or(seen, |last| last.number)).await {
-        let more = messages.len() >= MESSAGES_AT_ONCE;
+        let read: usize = messages.iter().filter_map(|message| message.payload.as_ref()).map(Bytes::len).sum();
+        let more = messages.len() >= MESSAGES_AT_ONCE || read >= MESSAGE_BYTES_AT_ONCE;
         all.extend(messages);
-        if !more {
+        bytes += read;
+        if !more || bytes >= INBOX_BYTES_MAX {
             break;
         }
     }

@@ -129,10 +129,27 @@ async fn shown(app: &App, mut record: RunRecord, relations: Relations) -> Result
     Ok(Workflow { record, lane, relations })
 }
 
-/// Everything remembered of a workflow, by position; large outputs by their size alone.
-pub async fn steps(app: &App, caller: &Caller, run: RunId, page: Page<u32>) -> Result<Vec<Step>, Error> {
+/// Steps that are read together at first; then twice as many, and so on. Nobody knows how large they are before they are read.
+const STEPS_FIRST: usize = 8;
+/// Bytes of outputs after which a page of steps ends.
+const STEP_BYTES_MAX: usize = 8 << 20;
+
+/// What a workflow remembers, by position, and whether there may be more; large outputs by their size alone.
+pub async fn steps(app: &App, caller: &Caller, run: RunId, page: Page<u32>) -> Result<(Vec<Step>, bool), Error> {
     visible(app, caller, Scope::Read, run).await?;
-    Ok(app.store.steps(run, page).await?)
+    let (mut found, mut bytes, mut together): (Vec<Step>, usize, usize) = (Vec::new(), 0, STEPS_FIRST);
+    loop {
+        let after = found.last().map_or(page.after, |last| Some(last.position));
+        let limit = together.min(page.limit - found.len());
+        let some = app.store.steps(run, Page { after, limit }).await?;
+        let all = some.len() < limit;
+        bytes += some.iter().filter_map(|step| step.output.as_ref()).map(Bytes::len).sum::<usize>();
+        found.extend(some);
+        if all || found.len() >= page.limit || bytes >= STEP_BYTES_MAX {
+            return Ok((found, !all));
+        }
+        together *= 2;
+    }
 }
 
 /// A payload of a workflow.

@@ -15,7 +15,9 @@ use super::super::rows::{clean, corrupt, run_id, state};
 use super::super::sql;
 use crate::decide::Act;
 use crate::memory::{NO_LEASE, next_number};
-use crate::{LeaseRef, MESSAGES_AT_ONCE, Message, MessageAnswer, MessageKind, NewMessage, Woken};
+use crate::{
+    LeaseRef, MESSAGE_BYTES_AT_ONCE, MESSAGES_AT_ONCE, Message, MessageAnswer, MessageKind, NewMessage, Woken,
+};
 
 impl PostgresStore {
     pub(super) async fn write_messages(&self, messages: &[NewMessage]) -> Outcome<(Vec<MessageAnswer>, Woken)> {
@@ -91,7 +93,8 @@ pub(super) async fn find_continued(
 pub(super) async fn list_news(session: &Session<'_>, seen: &[(RunId, i64)]) -> Outcome<HashMap<RunId, Vec<Message>>> {
     let (runs, seen): (Vec<Uuid>, Vec<i64>) = seen.iter().map(|(run, seen)| (run.0, *seen)).unzip();
     let mut news: HashMap<RunId, Vec<Message>> = HashMap::new();
-    for row in session.query(sql::LIST_NEWS, params![runs, seen, MESSAGES_AT_ONCE as i64]).await? {
+    let (most, bytes) = (MESSAGES_AT_ONCE as i64, MESSAGE_BYTES_AT_ONCE as i64);
+    for row in session.query(sql::LIST_NEWS, params![runs, seen, most, bytes]).await? {
         news.entry(run_id(&row, "run_id")?).or_default().push(message(&row)?);
     }
     Ok(news)

@@ -10,7 +10,8 @@ use super::super::{rows, statements};
 use crate::decide::{Act, LiveRow};
 use crate::memory::{NO_LEASE, next_number};
 use crate::{
-    LeaseRef, MESSAGES_AT_ONCE, Message, MessageAnswer, MessageKind, NewMessage, StoreError, StoreResult, Woken,
+    LeaseRef, MESSAGE_BYTES_AT_ONCE, MESSAGES_AT_ONCE, Message, MessageAnswer, MessageKind, NewMessage, StoreError,
+    StoreResult, Woken,
 };
 
 pub(super) fn leave(sql: &Sql<'_>, messages: &[NewMessage]) -> StoreResult<(Vec<MessageAnswer>, Woken)> {
@@ -111,7 +112,8 @@ pub(super) fn put(
 }
 
 pub(super) fn messages(sql: &Sql<'_>, run: RunId, seen: i64) -> StoreResult<Vec<Message>> {
-    sql.rows(statements::LIST_MESSAGES, params![run.0.as_bytes(), seen, MESSAGES_AT_ONCE as i64], message)
+    let (most, bytes) = (MESSAGES_AT_ONCE as i64, MESSAGE_BYTES_AT_ONCE as i64);
+    sql.rows(statements::LIST_MESSAGES, params![run.0.as_bytes(), seen, most, bytes], message)
 }
 
 fn message(row: &Row<'_>) -> Result<Message> {
