@@ -75,6 +75,9 @@ const LOOPS: [Loop; 12] = [
 /// Longest time a pass may take before it is given up and begun anew.
 const PASS_TIME_MAX: Duration = Duration::from_secs(60);
 
+/// When a loop that somebody relies on to be woken passes again after a pass that failed: nobody rings for that.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
 /// What the last pass of a loop did.
 #[derive(Clone, Debug, Serialize)]
 pub struct LoopReport {
@@ -112,6 +115,7 @@ pub fn start(app: &App, stop: &CancellationToken) {
 }
 
 async fn drive(app: App, entry: &'static Loop, stop: CancellationToken) {
+    let mut failed = false;
     loop {
         // Up to a tenth of jitter, so that several servers do not pass in step.
         let every_ms = (entry.every_ms)(&app.settings);
@@ -122,23 +126,34 @@ async fn drive(app: App, entry: &'static Loop, stop: CancellationToken) {
                 None => std::future::pending().await,
             }
         };
+        let again = async {
+            match failed && entry.bell.is_some() {
+                true => tokio::time::sleep(AGAIN_AFTER).await,
+                false => std::future::pending().await,
+            }
+        };
         tokio::select! {
             () = stop.cancelled() => return,
             () = app.store.clock().sleep(every_ms - jitter) => {}
             () = rung => {}
+            () = again => {}
         }
-        one_pass(&app, entry.name, entry.pass).await;
+        failed = !one_pass(&app, entry.name, entry.pass).await;
     }
 }
 
-async fn one_pass(app: &App, name: &'static str, pass: Pass) {
+/// Passes, and returns whether that went well.
+async fn one_pass(app: &App, name: &'static str, pass: Pass) -> bool {
     let labels = LoopLabels { name };
     let begun = Instant::now();
     let caught = AssertUnwindSafe(async { tokio::time::timeout(PASS_TIME_MAX, pass(app)).await }).catch_unwind().await;
     app.metrics.loop_passes.get_or_create(&labels).inc();
     app.metrics.loop_seconds.get_or_create(&labels).set(begun.elapsed().as_secs_f64());
     match caught {
-        Ok(Ok(Ok(did))) => app.loops.note(name, true, did),
+        Ok(Ok(Ok(did))) => {
+            app.loops.note(name, true, did);
+            return true;
+        }
         Ok(Ok(Err(error))) => {
             app.metrics.loop_failures.get_or_create(&labels).inc();
             tracing::warn!(name, %error, "a loop's pass failed; it passes again");
@@ -155,6 +170,7 @@ async fn one_pass(app: &App, name: &'static str, pass: Pass) {
             app.loops.note(name, false, "panicked".into());
         }
     }
+    false
 }
 
 #[cfg(test)]
@@ -172,8 +188,8 @@ mod tests {
         let storage = crate::artifacts::Storage::open(&home.path().to_string_lossy(), std::iter::empty(), 0).unwrap();
         let entropy = Arc::new(SeededEntropy::new(1));
         let app = App::build(store, storage, crate::Settings::default(), entropy).await.unwrap();
-        one_pass(&app, "broken", |_| Box::pin(async { panic!("on purpose") })).await;
-        one_pass(&app, "broken", |_| Box::pin(async { Ok("mended".into()) })).await;
+        assert!(!one_pass(&app, "broken", |_| Box::pin(async { panic!("on purpose") })).await);
+        assert!(one_pass(&app, "broken", |_| Box::pin(async { Ok("mended".into()) })).await);
         let report = app.loops.all()["broken"].clone();
         assert_eq!((report.ok, report.passes, report.last.as_str()), (true, 2, "mended"));
         assert_eq!(app.metrics.loop_panics.get_or_create(&LoopLabels { name: "broken" }).get(), 1);

@@ -19,8 +19,9 @@ impl Yard {
         fs::create_dir_all(&directory).unwrap();
         let path = directory.join(program);
         let calls = self.path("calls");
-        let script =
-            format!("#!/bin/sh\necho \"$*\" | tr '\\n' ' ' >> '{0}'\necho >> '{0}'\n{script}\n", calls.display());
+        // In one write, because two of them may be at work at the same time.
+        let note = format!("call=$(echo \"$*\" | tr '\\n' ' ')\necho \"$call\" >> '{}'", calls.display());
+        let script = format!("#!/bin/sh\n{note}\n{script}\n");
         fs::write(&path, script).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         let search = format!("{}:{}", text(&directory), std::env::var("PATH").unwrap());
