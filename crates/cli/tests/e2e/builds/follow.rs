@@ -24,7 +24,7 @@ async fn a_directory_is_built_and_its_file_comes_back(store: Store) {
     assert!(!said.out.contains("secret.txt"), "{said:?}");
     assert!(said.out.ends_with("app.txt (5 B)\n"), "{said:?}");
     assert!(said.err.contains("-- submitted as ") && said.err.contains("with the worker one ("), "{said:?}");
-    assert_eq!(yard.left_by("one"), Vec::<std::path::PathBuf>::new());
+    yard.wait_until_tidy("one").await;
 
     // The same source again: from the cache, and beside the file that is there already.
     let again = yard.submit(&["--json"]).await;

@@ -135,6 +135,11 @@ impl Yard {
         let parts = entries(&work).into_iter().filter(|path| path.is_dir());
         parts.flat_map(|part| entries(&part)).collect()
     }
+
+    /// Waits until a worker has removed what its builds left: it does so after the build is completed.
+    async fn wait_until_tidy(&self, worker: &str) {
+        eventually("an empty work directory", async || self.left_by(worker).is_empty().then_some(())).await;
+    }
 }
 
 fn entries(directory: &Path) -> Vec<PathBuf> {

@@ -74,7 +74,7 @@ async fn a_repository_is_built_at_its_ref(store: Store) {
         let build = yard.client().build(id).await.unwrap();
         assert_eq!((build.status, build.project.as_deref()), (BuildStatus::Completed, Some("app")), "{build:?}");
     }
-    assert_eq!(yard.left_by("one"), Vec::<std::path::PathBuf>::new());
+    yard.wait_until_tidy("one").await;
 }
 
 async fn what_cannot_be_fetched_is_said(store: Store) {

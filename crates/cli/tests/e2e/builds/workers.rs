@@ -18,7 +18,7 @@ async fn a_cancelled_build_is_killed_with_everything_it_started(store: Store) {
     yard.client().cancel_build(&id).await.unwrap();
     yard.wait_for(&id, BuildStatus::Cancelled).await;
     wait_until_gone(&pids).await;
-    eventually("an empty work directory", async || yard.left_by("one").is_empty().then_some(())).await;
+    yard.wait_until_tidy("one").await;
 }
 
 async fn a_killed_workers_build_is_finished_by_another_one(store: Store) {
