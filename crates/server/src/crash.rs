@@ -48,10 +48,37 @@ pub const POINTS: &[(&str, &str)] = &[
     ("sweep.drafts", "left drafts are deleted, and left uploads are still there"),
 ];
 
+/// As [`POINTS`], on the ways of claims, machines and their agents.
+#[cfg(debug_assertions)]
+pub const POOL_POINTS: &[(&str, &str)] = &[
+    ("claim.opened", "a claim of runners waits, and its caller has no answer"),
+    ("claim.taken", "runners are taken for a claim, and their agents do not know"),
+    ("claim.committed", "the runners of a claim are handed over, and nobody was told"),
+    ("claim.failed", "a claim has failed and given back what it took, and nobody was told"),
+    ("claim.released", "a claim is given back, and neither its caller nor the agents know"),
+    ("runner.joined", "an agent is bound to its runner, and has no answer"),
+    ("signal.noted", "a signal of an agent counts, and nobody acts on it"),
+    ("order.written", "machines are ordered in the store, and the provider was not asked"),
+    ("order.created", "the provider has made machines, and the store does not know of them"),
+    ("order.recorded", "machines have their rows, and those too many are still there"),
+    ("order.failed", "an order is given up, and nothing else was tried"),
+    ("local.noted", "an agent is to be started, and was not"),
+    ("local.started", "an agent runs, and its process is not noted"),
+    ("keeper.ended", "runners are to be ended, and their machines are there"),
+    ("pool.expired", "runners and claims are over, and nobody was told"),
+    ("machines.terminated", "machines are ended, and their rows say terminating"),
+    ("machines.gone", "machines are gone, and so are their rows"),
+];
+
+#[cfg(debug_assertions)]
+fn is_known(name: &str) -> bool {
+    POINTS.iter().chain(POOL_POINTS).any(|(known, _)| *known == name)
+}
+
 /// Ends the process here, if the environment says so.
 #[cfg(debug_assertions)]
 pub(crate) fn point(name: &str) {
-    debug_assert!(POINTS.iter().any(|(known, _)| *known == name), "{name} is missing in the table of crash points");
+    debug_assert!(is_known(name), "{name} is missing in the tables of crash points");
     armed::reached(name);
 }
 
@@ -81,8 +108,7 @@ mod armed {
         let (name, times) = text.split_once(':').unwrap_or((&text, "1"));
         let times = times.parse().ok().filter(|times| *times > 0);
         let times = times.unwrap_or_else(|| panic!("{VARIABLE} must be a name, or a name and a number: {text:?}"));
-        let known = super::POINTS.iter().any(|(known, _)| *known == name);
-        assert!(known, "{VARIABLE} names no crash point: {name:?}");
+        assert!(super::is_known(name), "{VARIABLE} names no crash point: {name:?}");
         Some(Armed { name: name.to_owned(), left: AtomicU32::new(times) })
     });
 

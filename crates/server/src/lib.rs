@@ -25,6 +25,9 @@ mod loops;
 mod metrics;
 mod namespaces;
 mod polls;
+mod pool_metrics;
+pub mod providers;
+mod runner_pools;
 pub mod service;
 mod settings;
 mod stall;
@@ -133,6 +136,7 @@ pub async fn run(settings: Settings, shutdown: impl Future<Output = ()> + Send +
         let path = app.settings.admin_key_path();
         println!("The first admin API key, shown this once (and left in {}):\n\n    {key}\n", path.display());
     }
+    app.pools.listens_on(address);
     let address_file = app.settings.data.join(ADDRESS_FILE);
     std::fs::write(&address_file, address.to_string())
         .map_err(|error| format!("cannot write {}: {error}", address_file.display()))?;

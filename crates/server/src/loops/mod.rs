@@ -4,6 +4,8 @@
 mod collector;
 mod families;
 mod looker;
+mod pool_claims;
+mod pool_keeper;
 mod reaper;
 mod retention;
 mod scheduler;
@@ -42,7 +44,7 @@ const fn timed(name: &'static str, every_ms: fn(&Settings) -> Millis, pass: Pass
     Loop { name, every_ms, pass, bell: None }
 }
 
-const LOOPS: [Loop; 12] = [
+const LOOPS: [Loop; 15] = [
     timed("reaper", |_| 500, |app| Box::pin(reaper::pass(app))),
     timed("unblocker", |_| 1_000, |app| Box::pin(reaper::unblock(app))),
     timed("looker", |_| 1_000, |app| Box::pin(looker::pass(app))),
@@ -70,6 +72,19 @@ const LOOPS: [Loop; 12] = [
         pass: |app| Box::pin(families::end_overdue(app)),
         bell: Some(|app| &app.deadlines),
     },
+    Loop {
+        name: "pool claims",
+        every_ms: |settings| settings.pool_look_ms as Millis,
+        pass: |app| Box::pin(pool_claims::pass(app)),
+        bell: Some(|app| &app.pools.claims),
+    },
+    Loop {
+        name: "pool keeper",
+        every_ms: |settings| settings.pool_look_ms as Millis,
+        pass: |app| Box::pin(pool_keeper::pass(app)),
+        bell: Some(|app| &app.pools.keeper),
+    },
+    timed("pool retention", |_| 60_000, |app| Box::pin(pool_keeper::retain(app))),
 ];
 
 /// Longest time a pass may take before it is given up and begun anew.

@@ -1,0 +1,284 @@
+//! Asks providers: for machines that were ordered, for the end of those whose rows say so, and what there is.
+//!
+//! Every call here may be made again, by any server, after a crash at any point: what is to be done was written down before.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use baton_core::pools::{Cause, OrderId, RunnerId, RunnerState};
+use baton_core::{Millis, token};
+use baton_store::{MachineAnswer, NewMachine, Order, Page, Pool, PoolRunner, RunnerAnswer, RunnerEnd, RunnerFilter};
+
+use crate::providers::{self, Create, MACHINE_ID_BYTES_MAX, Provider, ProviderError, ProviderMachine};
+use crate::service::message;
+use crate::{App, Error, crash};
+
+/// Rows that are read at once.
+const PAGE: usize = 1_000;
+
+/// Calls a provider, for as long as that may take.
+async fn call<T>(app: &App, asked: impl Future<Output = Result<T, ProviderError>>) -> Result<T, ProviderError> {
+    let _permit = app.pools.calls.acquire().await;
+    let most = Duration::from_millis(app.current().pool_provider_timeout_ms);
+    let late = |_| ProviderError::Unclear(format!("the provider did not answer within {} ms", most.as_millis()));
+    tokio::time::timeout(most, asked).await.map_err(late)?
+}
+
+/// The provider of a pool. Another server may have it when this one does not.
+fn provider(app: &App, pool: &Pool) -> Option<Arc<dyn Provider>> {
+    let found = app.pools.providers.get(&pool.spec.provider);
+    if found.is_none() {
+        tracing::warn!(pool = pool.name, provider = pool.spec.provider, "this server does not have the provider");
+    }
+    found
+}
+
+/// Asks for the machines of an order.
+pub(crate) async fn create(app: &App, pool: &Pool, order: &Order) -> Result<(), Error> {
+    let Some(provider) = provider(app, pool) else { return Ok(()) };
+    let info = app.pools.info(pool);
+    let mut environment = providers::agent_variables(&pool.spec.options);
+    environment.extend([
+        ("BATON_URL".to_owned(), app.pools.url(&app.settings)),
+        ("BATON_JOIN_TOKEN".to_owned(), token::join(&app.secret, order.id)),
+        ("BATON_NAMESPACE".to_owned(), pool.namespace.clone()),
+        ("BATON_POOL".to_owned(), pool.name.clone()),
+    ]);
+    let wanted =
+        Create { pool: info, token: order.id.to_string(), count: order.count, usage: order.usage, environment };
+    match call(app, provider.create(&wanted)).await {
+        Ok(made) => {
+            crash::point("order.created");
+            take_over(app, pool, provider.as_ref(), order.id, made).await
+        }
+        Err(ProviderError::Refused(why)) => {
+            tracing::warn!(pool = pool.name, order = %order.id, why, "the provider refuses to create machines");
+            let rule = app.current().pool_backoff();
+            app.store.fail_order(order.id, &message(&why), rule, app.entropy.die()).await?;
+            crash::point("order.failed");
+            // Spot machines may have to be replaced by others at once.
+            app.pools.keeper.ring();
+            Ok(())
+        }
+        Err(ProviderError::Unclear(why)) => {
+            tracing::warn!(pool = pool.name, order = %order.id, why, "machines are asked for again");
+            app.pools.keeper.ring_in(app.current().pool_ask());
+            Ok(())
+        }
+    }
+}
+
+/// Binds machines to the rows of their order, and ends those that are too many.
+async fn take_over(
+    app: &App,
+    pool: &Pool,
+    provider: &dyn Provider,
+    order: OrderId,
+    made: Vec<ProviderMachine>,
+) -> Result<(), Error> {
+    let made: Vec<_> = made.into_iter().filter(|machine| has_a_name(pool, &machine.id)).collect();
+    if made.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<String> = made.iter().map(|machine| machine.id.clone()).collect();
+    let new = made.into_iter().map(|made| NewMachine { id: made.id, machine: made.machine }).collect();
+    let answers = app.store.record_machines(order, new).await?;
+    crash::point("order.recorded");
+    let surplus: Vec<String> = match answers {
+        Some(answers) => {
+            let surplus = ids.into_iter().zip(answers).filter(|(_, answer)| *answer == MachineAnswer::Surplus);
+            surplus.map(|(id, _)| id).collect()
+        }
+        None => ids,
+    };
+    end_machines(app, pool, provider, surplus, "nobody asked for them").await;
+    Ok(())
+}
+
+fn has_a_name(pool: &Pool, id: &str) -> bool {
+    let is_good = (1..=MACHINE_ID_BYTES_MAX).contains(&id.len()) && !id.chars().any(char::is_control);
+    if !is_good {
+        tracing::warn!(pool = pool.name, machine = id, "the provider names a machine in a way that cannot be kept");
+    }
+    is_good
+}
+
+/// Ends machines that no row is for.
+async fn end_machines(app: &App, pool: &Pool, provider: &dyn Provider, machines: Vec<String>, why: &str) {
+    if machines.is_empty() {
+        return;
+    }
+    tracing::warn!(pool = pool.name, ?machines, why, "machines are ended");
+    let info = app.pools.info(pool);
+    if let Err(error) = call(app, provider.terminate(&info, &machines)).await {
+        // They are found again when the provider is asked what it has.
+        tracing::warn!(pool = pool.name, %error, "machines could not be ended");
+    }
+}
+
+/// Asks for the end of terminating runners' machines, and forgets those that are no more.
+pub(crate) async fn terminate(app: &App, pool: &Pool, runners: Vec<PoolRunner>) -> Result<(), Error> {
+    let Some(provider) = provider(app, pool) else { return Ok(()) };
+    let info = app.pools.info(pool);
+    let machines: Vec<String> = runners.iter().filter_map(|runner| runner.machine_id.clone()).collect();
+    if !machines.is_empty() {
+        if let Err(error) = call(app, provider.terminate(&info, &machines)).await {
+            tracing::warn!(pool = pool.name, %error, "machines are to be ended again");
+            app.pools.keeper.ring_in(app.current().pool_ask());
+            return Ok(());
+        }
+        crash::point("machines.terminated");
+    }
+    let listed = match call(app, provider.list(&info)).await {
+        Ok(listed) => listed,
+        Err(error) => {
+            tracing::warn!(pool = pool.name, %error, "the provider does not say what it has");
+            return Ok(());
+        }
+    };
+    forget(app, pool, provider.as_ref(), &listed, &runners).await
+}
+
+/// Forgets terminating runners whose machines are not listed.
+async fn forget(
+    app: &App,
+    pool: &Pool,
+    provider: &dyn Provider,
+    listed: &[ProviderMachine],
+    runners: &[PoolRunner],
+) -> Result<(), Error> {
+    let ids: BTreeSet<&str> = listed.iter().map(|machine| machine.id.as_str()).collect();
+    let mut tokens = BTreeSet::new();
+    if runners.iter().any(|runner| runner.machine_id.is_none()) {
+        // A machine that nobody has recorded may be the one of a row without a machine.
+        let known = all_runners(app, pool).await?;
+        let known: BTreeSet<&str> = known.iter().filter_map(|runner| runner.machine_id.as_deref()).collect();
+        let unknown = listed.iter().filter(|machine| !known.contains(machine.id.as_str()));
+        tokens = unknown.filter_map(|machine| machine.token.clone()).collect();
+    }
+    let is_gone = |runner: &&PoolRunner| match &runner.machine_id {
+        Some(id) => provider.is_here(id) && !ids.contains(id.as_str()),
+        None => !tokens.contains(&runner.order.to_string()),
+    };
+    let gone: Vec<RunnerId> = runners.iter().filter(is_gone).map(|runner| runner.id).collect();
+    if gone.is_empty() {
+        return Ok(());
+    }
+    app.store.note_gone(gone).await?;
+    crash::point("machines.gone");
+    // There is room again.
+    app.pools.keeper.ring();
+    Ok(())
+}
+
+/// Compares what the provider has with what the store knows, in both directions.
+pub(crate) async fn sweep(app: &App, pool: &Pool) -> Result<(), Error> {
+    let Some(provider) = provider(app, pool) else { return Ok(()) };
+    let listed = match call(app, provider.list(&app.pools.info(pool))).await {
+        Ok(listed) => listed,
+        Err(error) => {
+            tracing::warn!(pool = pool.name, %error, "the provider does not say what it has");
+            return Ok(());
+        }
+    };
+    // Read after the list: a machine that came in between is not missed, and a row that did is too young to be lost.
+    let rows = all_runners(app, pool).await?;
+    let now = app.store.now().await?;
+    let grace = Millis::try_from(app.current().pool_orphan_grace_ms).unwrap_or(Millis::MAX);
+    lose(app, provider.as_ref(), &listed, &rows, now.saturating_sub(grace)).await?;
+    let terminating: Vec<PoolRunner> = rows
+        .iter()
+        .filter(|row| row.rules.state == RunnerState::Terminating && row.machine_id.is_some())
+        .cloned()
+        .collect();
+    forget(app, pool, provider.as_ref(), &listed, &terminating).await?;
+
+    let by_machine: HashMap<&str, RunnerState> =
+        rows.iter().filter_map(|row| Some((row.machine_id.as_deref()?, row.rules.state))).collect();
+    let is_stray = |machine: &&ProviderMachine| {
+        by_machine.get(machine.id.as_str()).is_none_or(|state| *state == RunnerState::Gone)
+    };
+    let strays: Vec<&ProviderMachine> = listed.iter().filter(is_stray).collect();
+    let old = old_strays(app, pool, &strays, now, grace);
+    let (mut orders, mut others) = (BTreeMap::<OrderId, Vec<ProviderMachine>>::new(), Vec::new());
+    for stray in old {
+        let order = stray.token.as_deref().and_then(|token| token.parse().ok());
+        match order.filter(|_| !by_machine.contains_key(stray.id.as_str())) {
+            // An answer got lost, perhaps: if its order has room for it, it is one of ours.
+            Some(order) => orders.entry(order).or_default().push(stray.clone()),
+            None => others.push(stray.id.clone()),
+        }
+    }
+    for (order, machines) in orders {
+        take_over(app, pool, provider.as_ref(), order, machines).await?;
+    }
+    end_machines(app, pool, provider.as_ref(), others, "no runner has them").await;
+    Ok(())
+}
+
+/// Those that have been listed for longer than the grace time without a row.
+fn old_strays<'a>(
+    app: &App,
+    pool: &Pool,
+    strays: &[&'a ProviderMachine],
+    now: Millis,
+    grace: Millis,
+) -> Vec<&'a ProviderMachine> {
+    let mut seen = app.pools.strays.lock().expect("nobody panics while holding it");
+    seen.retain(|(number, id), _| *number != pool.number || strays.iter().any(|stray| stray.id == *id));
+    let mut old = Vec::new();
+    for stray in strays {
+        let since = *seen.entry((pool.number, stray.id.clone())).or_insert(now);
+        if now.saturating_sub(since) >= grace {
+            old.push(*stray);
+        }
+    }
+    old
+}
+
+/// Ends runners whose machines were there before `before`, and are not listed any more.
+async fn lose(
+    app: &App,
+    provider: &dyn Provider,
+    listed: &[ProviderMachine],
+    rows: &[PoolRunner],
+    before: Millis,
+) -> Result<(), Error> {
+    let ids: BTreeSet<&str> = listed.iter().map(|machine| machine.id.as_str()).collect();
+    let is_lost = |row: &&PoolRunner| {
+        let is_live = !matches!(row.rules.state, RunnerState::Terminating | RunnerState::Gone);
+        let is_missing = row.machine_id.as_deref().is_some_and(|id| provider.is_here(id) && !ids.contains(id));
+        is_live && is_missing && row.ordered_at < before
+    };
+    let lost: Vec<&PoolRunner> = rows.iter().filter(is_lost).collect();
+    let ends = lost.iter().map(|row| RunnerEnd {
+        runner: row.reference(),
+        cause: Cause::Lost,
+        detail: "the provider does not list its machine any more".into(),
+    });
+    let ends: Vec<RunnerEnd> = ends.collect();
+    if ends.is_empty() {
+        return Ok(());
+    }
+    let answers = app.store.end_runners(ends).await?;
+    let moved = lost.iter().zip(answers).filter(|(_, answer)| matches!(answer, RunnerAnswer::Moved(..)));
+    app.pools.tell(moved.map(|(row, _)| row.id));
+    app.pools.keeper.ring();
+    app.pools.claims.ring();
+    Ok(())
+}
+
+async fn all_runners(app: &App, pool: &Pool) -> Result<Vec<PoolRunner>, Error> {
+    let filter = RunnerFilter { pool: Some(pool.number), ..RunnerFilter::default() };
+    let mut all: Vec<PoolRunner> = Vec::new();
+    loop {
+        let after = all.last().map(|runner| runner.id);
+        let page = app.store.runners(filter, Page { after, limit: PAGE }).await?;
+        let is_last = page.len() < PAGE;
+        all.extend(page);
+        if is_last {
+            return Ok(all);
+        }
+    }
+}

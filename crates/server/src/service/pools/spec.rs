@@ -1,0 +1,76 @@
+//! What a pool is to be, from what somebody asked for.
+
+use baton_core::pools::PoolSpec;
+use baton_proto::{ChangePool, CreatePool};
+
+use crate::auth::Caller;
+use crate::providers::{self, PROVIDER_DEFAULT};
+use crate::{App, Error};
+
+const CPU_DEFAULT: u32 = 1;
+const MEMORY_MIB_DEFAULT: u64 = 1_024;
+const MAX_SIZE_DEFAULT: u32 = 10;
+const IDLE_MS_DEFAULT: u64 = 30 * 60_000;
+const RUNTIME_MS_DEFAULT: u64 = 6 * 3_600_000;
+
+/// The spec of a new pool.
+pub(super) fn of(wanted: CreatePool) -> PoolSpec {
+    PoolSpec {
+        provider: wanted.provider.unwrap_or_else(|| PROVIDER_DEFAULT.into()),
+        options: wanted.options,
+        cpu: wanted.cpu.unwrap_or(CPU_DEFAULT),
+        memory_mib: wanted.memory_mib.unwrap_or(MEMORY_MIB_DEFAULT),
+        types: wanted.types,
+        usage: wanted.usage.unwrap_or_default(),
+        spot_fallback: wanted.spot_fallback,
+        min_idle: wanted.min_idle,
+        min_idle_rules: wanted.min_idle_rules,
+        max_size: wanted.max_size.unwrap_or(MAX_SIZE_DEFAULT),
+        idle_ms: wanted.idle_ms.unwrap_or(IDLE_MS_DEFAULT),
+        runtime_ms: wanted.runtime_ms.unwrap_or(RUNTIME_MS_DEFAULT),
+    }
+}
+
+/// The spec of a pool after a change.
+pub(super) fn changed(spec: &PoolSpec, wanted: &ChangePool) -> PoolSpec {
+    let ChangePool {
+        revision: _,
+        options,
+        types,
+        usage,
+        spot_fallback,
+        min_idle,
+        min_idle_rules,
+        max_size,
+        idle_ms,
+        runtime_ms,
+    } = wanted.clone();
+    let spec = spec.clone();
+    PoolSpec {
+        options: options.unwrap_or(spec.options),
+        types: types.unwrap_or(spec.types),
+        usage: usage.unwrap_or(spec.usage),
+        spot_fallback: spot_fallback.unwrap_or(spec.spot_fallback),
+        min_idle: min_idle.unwrap_or(spec.min_idle),
+        min_idle_rules: min_idle_rules.unwrap_or(spec.min_idle_rules),
+        max_size: max_size.unwrap_or(spec.max_size),
+        idle_ms: idle_ms.unwrap_or(spec.idle_ms),
+        runtime_ms: runtime_ms.unwrap_or(spec.runtime_ms),
+        ..spec
+    }
+}
+
+/// Refuses what makes no sense, and what this caller may not have.
+pub(super) fn check(app: &App, caller: &Caller, spec: &PoolSpec) -> Result<(), Error> {
+    let Some(provider) = app.pools.providers.get(&spec.provider) else {
+        let names = app.pools.providers.names().join(", ");
+        return Err(Error::Invalid(format!("there is no provider {}; this server has {names}", spec.provider)));
+    };
+    // Whoever says what such agents run says what runs next to the server: that is not for the administrator of a part.
+    if provider.runs_here() && caller.namespace.is_some() {
+        let why = format!("pools of the provider {} need an admin key that is good for all namespaces", spec.provider);
+        return Err(Error::Forbidden(why));
+    }
+    spec.check().and_then(|()| providers::check_options(&spec.options)).map_err(Error::Invalid)?;
+    provider.check(spec).map_err(Error::Invalid)
+}

@@ -1,0 +1,154 @@
+//! A provider that does as it is told: makes machines, refuses, hangs, falls over halfway, or makes what nobody asked for.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use baton_core::pools::{Machine, PoolSpec, Usage};
+use baton_server::providers::{Create, PoolInfo, Provider, ProviderError, ProviderMachine};
+
+/// How one call of `create` goes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Mood {
+    /// Says no.
+    Refuses(&'static str),
+    /// Never answers, and makes nothing.
+    Hangs,
+    /// Makes half of what was asked for, and its answer is lost.
+    FallsHalfway,
+    /// Makes one more than was asked for.
+    MakesTooMany,
+    /// Says no to spot machines, and makes others.
+    HasNoSpot,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Machines by name, with the token of their order.
+    machines: BTreeMap<String, (String, Usage)>,
+    asked: Vec<Create>,
+    terminated: Vec<String>,
+    /// How the next calls go; as they should when there is nothing.
+    moods: VecDeque<Mood>,
+    /// How all calls go.
+    always: Option<Mood>,
+}
+
+/// The provider.
+#[derive(Debug, Default)]
+pub struct Fake(Mutex<State>);
+
+impl Fake {
+    fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        change(&mut self.0.lock().unwrap())
+    }
+
+    /// The next call of `create` goes like this.
+    pub fn next(&self, mood: Mood) {
+        self.with(|state| state.moods.push_back(mood));
+    }
+
+    /// All calls of `create` go like this.
+    pub fn always(&self, mood: Option<Mood>) {
+        self.with(|state| state.always = mood);
+    }
+
+    /// Every call of `create`, in order.
+    pub fn asked(&self) -> Vec<Create> {
+        self.with(|state| state.asked.clone())
+    }
+
+    /// Machines that are there, with the token of their order.
+    pub fn machines(&self) -> Vec<(String, String)> {
+        self.with(|state| state.machines.iter().map(|(id, (token, _))| (id.clone(), token.clone())).collect())
+    }
+
+    /// Machines that the server wanted to end, in order.
+    pub fn terminated(&self) -> Vec<String> {
+        self.with(|state| state.terminated.clone())
+    }
+
+    /// A machine that nobody asked for appears.
+    pub fn appear(&self, id: &str, token: &str) {
+        self.with(|state| state.machines.insert(id.into(), (token.into(), Usage::OnDemand)));
+    }
+
+    /// A machine goes away by itself.
+    pub fn lose(&self, id: &str) {
+        self.with(|state| state.machines.remove(id)).expect("there is such a machine");
+    }
+}
+
+impl State {
+    fn make(&mut self, wanted: &Create, count: u32) -> Vec<ProviderMachine> {
+        (0..count).map(|number| self.make_one(format!("{}-{number}", &wanted.token[..8]), wanted)).collect()
+    }
+
+    fn make_one(&mut self, id: String, wanted: &Create) -> ProviderMachine {
+        self.machines.insert(id.clone(), (wanted.token.clone(), wanted.usage));
+        machine(&id, &wanted.token, wanted.usage)
+    }
+}
+
+fn machine(id: &str, token: &str, usage: Usage) -> ProviderMachine {
+    let machine = Machine { kind: "fake.small".into(), usage, cpu: 1, memory_mib: 1_024 };
+    ProviderMachine { id: id.into(), token: Some(token.into()), machine }
+}
+
+#[async_trait]
+impl Provider for Fake {
+    fn check(&self, spec: &PoolSpec) -> Result<(), String> {
+        match spec.options.contains_key("wrong") {
+            true => Err("options: wrong is wrong".into()),
+            false => Ok(()),
+        }
+    }
+
+    fn runs_here(&self) -> bool {
+        false
+    }
+
+    async fn create(&self, wanted: &Create) -> Result<Vec<ProviderMachine>, ProviderError> {
+        let answer = self.with(|state| {
+            state.asked.push(wanted.clone());
+            let mood = state.moods.pop_front().or_else(|| state.always.clone());
+            match mood {
+                Some(Mood::Refuses(why)) => Some(Err(ProviderError::Refused(why.into()))),
+                Some(Mood::Hangs) => None,
+                Some(Mood::FallsHalfway) => {
+                    state.make(wanted, wanted.count / 2);
+                    Some(Err(ProviderError::Unclear("fell over".into())))
+                }
+                Some(Mood::MakesTooMany) => {
+                    let mut made = state.make(wanted, wanted.count);
+                    made.push(state.make_one(format!("{}-too-many", &wanted.token[..8]), wanted));
+                    Some(Ok(made))
+                }
+                Some(Mood::HasNoSpot) if wanted.usage == Usage::Spot => {
+                    Some(Err(ProviderError::Refused("no spot capacity".into())))
+                }
+                Some(Mood::HasNoSpot) | None => Some(Ok(state.make(wanted, wanted.count))),
+            }
+        });
+        match answer {
+            Some(answer) => answer,
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn terminate(&self, _: &PoolInfo, machines: &[String]) -> Result<(), ProviderError> {
+        self.with(|state| {
+            for id in machines {
+                state.machines.remove(id);
+                state.terminated.push(id.clone());
+            }
+        });
+        Ok(())
+    }
+
+    async fn list(&self, _: &PoolInfo) -> Result<Vec<ProviderMachine>, ProviderError> {
+        let listed =
+            |state: &mut State| state.machines.iter().map(|(id, (token, usage))| machine(id, token, *usage)).collect();
+        Ok(self.with(listed))
+    }
+}

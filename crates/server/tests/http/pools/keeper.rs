@@ -1,0 +1,134 @@
+//! The keeper: as many machines as there should be, whatever providers do.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use super::fake::Mood;
+use super::rig::Rig;
+use crate::harness::{On, eventually, on_both};
+
+fn tokens(rig: &Rig) -> BTreeSet<String> {
+    rig.fake.asked().into_iter().map(|create| create.token).collect()
+}
+
+async fn a_provider_that_falls_halfway_is_asked_again_under_the_same_token(on: On) {
+    let rig = Rig::start(on).await;
+    rig.fake.next(Mood::FallsHalfway);
+    rig.pool(json!({"min_idle": 4, "max_size": 4})).await;
+    eventually("it was asked", async || rig.fake.asked().len() == 1).await;
+    // Nobody else asks until the call's time is over.
+    rig.server.clock.advance(90_001);
+    eventually("it was asked again", async || rig.fake.asked().len() == 2).await;
+    assert_eq!(tokens(&rig).len(), 1);
+    let agents = rig.idle(4).await;
+    assert_eq!(agents.iter().map(|agent| agent.id.clone()).collect::<BTreeSet<_>>().len(), 4);
+    assert_eq!(rig.fake.terminated(), [""; 0]);
+}
+
+async fn a_provider_that_hangs_is_given_up_and_asked_again(on: On) {
+    let rig = Rig::with(on, |settings| settings.pool_provider_timeout_ms = 100).await;
+    rig.fake.next(Mood::Hangs);
+    rig.pool(json!({"min_idle": 1, "max_size": 1})).await;
+    eventually("it was asked", async || rig.fake.asked().len() == 1).await;
+    rig.server.clock.advance(30_101);
+    rig.idle(1).await;
+    assert_eq!(tokens(&rig).len(), 1);
+}
+
+async fn machines_that_nobody_asked_for_are_ended(on: On) {
+    let rig = Rig::with(on, |settings| settings.pool_silent_ms = 100_000_000).await;
+    rig.fake.next(Mood::MakesTooMany);
+    rig.pool(json!({"min_idle": 1, "max_size": 3})).await;
+    eventually("the one too many is ended", async || rig.fake.terminated().len() == 1).await;
+    assert!(rig.fake.terminated()[0].ends_with("too-many"));
+    rig.idle(1).await;
+    // One that just appears has a while to turn out to be somebody's.
+    rig.fake.appear("stray", "not-an-order");
+    rig.server.clock.advance(30_000);
+    eventually("it was seen", async || rig.server.app.pools.strays_seen() == 1).await;
+    assert_eq!(rig.fake.terminated().len(), 1);
+    rig.server.clock.advance(120_000);
+    eventually("it is ended", async || rig.fake.terminated().contains(&"stray".to_owned())).await;
+    assert_eq!(rig.fake.machines().len(), 1);
+}
+
+async fn a_machine_that_is_lost_is_replaced(on: On) {
+    let rig = Rig::with(on, |settings| settings.pool_silent_ms = 100_000_000).await;
+    rig.pool(json!({"min_idle": 1, "max_size": 1})).await;
+    let mut agents = rig.idle(1).await;
+    rig.fake.lose(&agents[0].machine);
+    rig.server.clock.advance(120_001);
+    agents[0].hears(&rig, "end").await;
+    rig.idle(1).await;
+    let lost = rig.runners("state=gone").await;
+    assert_eq!((lost.len(), &lost[0]["cause"], &lost[0]["id"]), (1, &json!("lost"), &json!(agents[0].id)));
+}
+
+async fn spot_falls_back_to_on_demand_at_once(on: On) {
+    let rig = Rig::start(on).await;
+    rig.fake.always(Some(Mood::HasNoSpot));
+    rig.pool(json!({"min_idle": 1, "max_size": 1, "usage": "spot", "spot_fallback": true})).await;
+    rig.idle(1).await;
+    assert_eq!(rig.runners("state=idle").await[0]["usage"], "on_demand");
+}
+
+async fn after_a_refusal_creation_backs_off(on: On) {
+    let rig = Rig::start(on).await;
+    rig.fake.always(Some(Mood::Refuses("quota")));
+    rig.pool(json!({"min_idle": 1, "max_size": 1})).await;
+    eventually("it has refused", async || rig.show().await["error"] == "quota").await;
+    assert!(rig.show().await["create_after"].is_string(), "it waits");
+    rig.server.clock.advance(1_000);
+    assert_eq!(rig.fake.asked().len(), 1);
+    rig.fake.always(None);
+    rig.server.clock.advance(10_000);
+    rig.idle(1).await;
+    assert_eq!(rig.show().await["error"], json!(null));
+    assert_eq!(rig.show().await["statistics"]["orders_failed"], 1);
+}
+
+async fn idle_machines_beyond_min_idle_end_after_a_while(on: On) {
+    let rig = Rig::with(on, |settings| settings.pool_silent_ms = 100_000_000).await;
+    rig.pool(json!({"min_idle": 2, "max_size": 2, "idle_ms": 60_000})).await;
+    rig.idle(2).await;
+    rig.server.call("PATCH", "/api/v1/pools/ci", r#"{"min_idle": 1}"#).await;
+    rig.server.clock.advance(60_001);
+    eventually("one is ended", async || rig.fake.machines().len() == 1).await;
+    assert_eq!(rig.count("idle").await, 1);
+    let ended = rig.runners("state=gone").await;
+    assert_eq!(ended[0]["cause"], "idle_too_long");
+}
+
+async fn an_agent_that_never_comes_up_is_replaced(on: On) {
+    let rig = Rig::start(on).await;
+    rig.pool(json!({"min_idle": 1, "max_size": 2})).await;
+    eventually("a machine is there", async || rig.fake.machines().len() == 1).await;
+    let first = rig.fake.machines().remove(0).0;
+    rig.server.clock.advance(180_001);
+    eventually("it is ended", async || rig.fake.terminated().contains(&first)).await;
+    rig.idle(1).await;
+}
+
+async fn what_pools_have_is_on_the_metrics_page(on: On) {
+    let rig = Rig::start(on).await;
+    rig.pool(json!({"min_idle": 1, "max_size": 1})).await;
+    rig.idle(1).await;
+    let line = r#"baton_pool_runners{namespace="default",pool="ci",what="idle"} 1"#;
+    eventually("the idle one is counted", async || {
+        rig.server.client.metrics().await.unwrap().lines().any(|text| text == line)
+    })
+    .await;
+}
+
+on_both!(
+    a_provider_that_falls_halfway_is_asked_again_under_the_same_token,
+    a_provider_that_hangs_is_given_up_and_asked_again,
+    machines_that_nobody_asked_for_are_ended,
+    a_machine_that_is_lost_is_replaced,
+    spot_falls_back_to_on_demand_at_once,
+    after_a_refusal_creation_backs_off,
+    idle_machines_beyond_min_idle_end_after_a_while,
+    an_agent_that_never_comes_up_is_replaced,
+    what_pools_have_is_on_the_metrics_page,
+);

@@ -1,0 +1,8 @@
+//! /api/v1/pools and /api/v1/runners: what people, agents and providers do to each other.
+
+mod agents;
+mod claims;
+mod fake;
+mod keeper;
+mod pools;
+mod rig;
