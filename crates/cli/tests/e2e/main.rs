@@ -3,6 +3,7 @@
 //! Every test is a function of a store, and runs once on SQLite and once on PostgreSQL where both make sense. Each ends
 //! by asking the server about every run: all completed, each exactly once.
 
+mod agent;
 mod balancer;
 mod build_race;
 mod builds;
