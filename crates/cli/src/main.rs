@@ -18,8 +18,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use commands::{
-    agent, audit, build, completion, doctor, key, namespace, pool, queue, run, schedule, serve, settings, submit, worker,
-    workflow,
+    agent, audit, build, completion, doctor, key, namespace, pool, queue, run, schedule, serve, settings, submit,
+    worker, workflow,
 };
 use connection::Connection;
 use exit::Exit;

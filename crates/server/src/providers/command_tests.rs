@@ -79,9 +79,10 @@ async fn what_is_not_json_or_too_much_is_not_believed() {
 #[tokio::test]
 async fn a_script_that_hangs_ends_with_all_it_has_started_when_nobody_waits_any_more() {
     let scripts = Scripts::with("sleep 1000 & echo $! > child; wait");
+    let pool = pool();
     let hung = tokio::time::timeout(Duration::from_secs(20), async {
         tokio::select! {
-            done = scripts.provider.list(&pool()) => panic!("it ended: {done:?}"),
+            done = scripts.provider.list(&pool) => panic!("it ended: {done:?}"),
             () = async { while scripts.file("child").is_none_or(|text| !text.ends_with('\n')) { tokio::task::yield_now().await } } => {}
         }
     });

@@ -2,7 +2,7 @@
 
 mod agents;
 mod claims;
+mod definitions;
 mod fake;
 mod keeper;
-mod pools;
 mod rig;
