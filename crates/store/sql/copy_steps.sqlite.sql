@@ -1,7 +1,6 @@
--- Copies the completed steps of a run to one that has none. The signals it took are not in the other's inbox.
+-- Copies the completed steps of a run to a new one. The signals it took are not in the other's inbox.
 insert into steps
     (run_id, position, kind, state, attempts, earlier, epoch, failures, begun_at, ended_at, due_at, message, worker_id, child, name, error, code, output)
 select ?2, position, kind, state, attempts, 0, 0, 0, begun_at, ended_at, due_at, null, worker_id, child, name, error, code, output
 from steps
-where run_id = ?1 and state = 1 and not exists (select 1 from steps where run_id = ?2)
-    and exists (select 1 from live where live.run_id = ?2)
+where run_id = ?1 and state = 1

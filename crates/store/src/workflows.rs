@@ -43,8 +43,6 @@ pub trait Workflows: Send + Sync {
     async fn retry_from(&self, from: RunId, run: NewRun, die: u64) -> StoreResult<Submitted>;
     /// Says that runs of these lanes are workflows; forever.
     async fn mark_workflow_lanes(&self, lanes: &[LaneId]) -> StoreResult<()>;
-    /// Copies the completed steps of a run to one that has none.
-    async fn copy_steps(&self, from: RunId, to: RunId) -> StoreResult<()>;
 
     // ---- passes
 

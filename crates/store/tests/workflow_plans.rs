@@ -124,7 +124,7 @@ async fn exercise(store: &PostgresStore, lane: Lane) {
         let held = claim(store, worker, lane, many as u32).await;
         assert_eq!(held.len(), many);
         let runs: Vec<RunId> = held.iter().map(|lease| lease.run).collect();
-        remember(store, &held).await;
+        remember(store, lane, &held).await;
         let children = held.iter().map(|lease| NewChild {
             lease: *lease,
             position: 5,
@@ -170,7 +170,7 @@ async fn exercise(store: &PostgresStore, lane: Lane) {
     store.retain(0, 1 << 40, 1 << 40, 10).await.unwrap();
 }
 
-async fn remember(store: &PostgresStore, held: &[LeaseRef]) {
+async fn remember(store: &PostgresStore, lane: Lane, held: &[LeaseRef]) {
     let write = |lease: &LeaseRef, position, what| StepWrite {
         lease: *lease,
         position,
@@ -196,7 +196,8 @@ async fn remember(store: &PostgresStore, held: &[LeaseRef]) {
     store.write_steps(held.iter().map(|lease| write(lease, 1, fail.clone())).collect()).await.unwrap();
     store.write_steps(held.iter().map(|lease| write(lease, 2, done(Some(9)))).collect()).await.unwrap();
     store.write_steps(held.iter().map(|lease| write(lease, 3, done(Some(9)))).collect()).await.unwrap();
-    store.copy_steps(held[0].run, held[1].run).await.unwrap();
+    let retry = NewRun { due: Due::After(1_000_000), ..new_run(lane) };
+    store.retry_from(held[0].run, retry, 3).await.unwrap();
 }
 
 async fn read(store: &PostgresStore, runs: &[RunId]) {

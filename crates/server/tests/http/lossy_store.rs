@@ -144,7 +144,6 @@ passing_all_on! { Workflows:
     fn set_deadlines(deadlines: Vec<(RunId, Millis, bool)>) -> ();
     fn retry_from(from: RunId, run: NewRun, die: u64) -> Submitted;
     fn mark_workflow_lanes(lanes: &[LaneId]) -> ();
-    fn copy_steps(from: RunId, to: RunId) -> ();
     fn deliver(grace_ms: Millis, limit: usize) -> Delivered;
     fn end_overdue(limit: usize) -> Delivered;
     fn journals(runs: &[RunId]) -> Vec<Journal>;

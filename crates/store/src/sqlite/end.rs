@@ -157,10 +157,10 @@ impl<'a> Batch<'a> {
 
     fn write_ended(&mut self, row: &LiveRow, decision: &Decision) -> StoreResult<()> {
         let next = &decision.next;
-        let parameters = params![row.run.0.as_bytes(), next.epoch.0];
-        if let Some(relatives) = self.sql.row(statements::DELETE_LIVE, parameters, |row| Relatives::of(row, 0))? {
-            self.tell(row.run, &relatives)?;
-        }
+        let run = params![row.run.0.as_bytes()];
+        let relatives = self.sql.one(statements::READ_RELATIVES, run, |row| Relatives::of(row, 0))?;
+        self.sql.execute(statements::DELETE_LIVE, run)?;
+        self.tell(row.run, &relatives)?;
         self.sql.execute(
             statements::INSERT_ENDED,
             params![

@@ -59,7 +59,8 @@ statements! {
     READ_LIVE = "read_live.sqlite.sql";
     READ_ENDED_STATE = "read_ended_state.sqlite.sql";
     READ_LEASE_END = "read_lease_end.sqlite.sql";
-    COMPLETE_LIVE = "complete_live.sqlite.sql";
+    READ_COMPLETED = "read_completed.sqlite.sql";
+    READ_RELATIVES = "read_relatives.sqlite.sql";
     DELETE_LIVE = "delete_live.sqlite.sql";
     INSERT_ENDED = "insert_ended.sqlite.sql";
     INSERT_ATTEMPT = "insert_attempt.sqlite.sql";

@@ -1,7 +1,7 @@
 //! Reading what workflows have besides their runs, and what becomes of it in the end.
 
-use baton_core::{RunId, State};
-use baton_store::{ChildAnswer, Page, Relations, StepKind, StepState, StepWrite, Waits};
+use baton_core::{Epoch, RunId, State};
+use baton_store::{ChildAnswer, NewRun, Page, Relations, StepKind, StepState, StepWrite, Waits};
 use bytes::Bytes;
 
 use crate::rig::{Rig, START, contract, done, run};
@@ -11,7 +11,7 @@ contract!(
     journals_come_in_the_order_they_are_asked_for,
     steps_and_attempts_are_read_in_pages,
     what_was_published_last_is_shown,
-    completed_steps_are_copied_to_a_run_that_has_none,
+    a_retry_goes_on_after_what_was_completed,
     everything_is_there_after_a_restart,
     retention_leaves_nothing_behind,
     several_are_read_in_the_order_asked_for,
@@ -100,7 +100,7 @@ async fn what_was_published_last_is_shown(rig: Rig) {
     assert_eq!(rig.store.published(lease.run).await.unwrap(), Some((Bytes::from_static(b"three"), START + 7)));
 }
 
-async fn completed_steps_are_copied_to_a_run_that_has_none(rig: Rig) {
+async fn a_retry_goes_on_after_what_was_completed(rig: Rig) {
     let lane = rig.lane("flow").await;
     let (_, from) = rig.held(run(lane)).await;
     rig.signal(from.run, "go").await;
@@ -113,21 +113,24 @@ async fn completed_steps_are_copied_to_a_run_that_has_none(rig: Rig) {
     ];
     rig.store.write_steps(writes).await.unwrap();
     rig.complete(from).await;
-    let to = rig.submit(run(lane)).await;
-    rig.store.copy_steps(from.run, to).await.unwrap();
+    let retry = NewRun { retry_of: Some(from.run), ..run(lane) };
+    let to = rig.store.retry_from(from.run, retry.clone(), 1).await.unwrap().run;
     let copied = rig.steps(to).await;
     assert_eq!(copied.iter().map(position).collect::<Vec<_>>(), [0, 1, 4]);
     assert_eq!(copied[0], rig.steps(from.run).await[0]);
     assert_eq!((copied[1].message, copied[1].output.clone()), (None, Some(Bytes::from_static(b"taken"))));
-    // Its own first signal can still be taken.
+    // Its own first signal can still be taken, and whoever gets it asks for what is remembered.
     rig.signal(to, "go").await;
     let held = rig.claim_again(lane).await;
+    assert_eq!((held.run, held.epoch), (to, Epoch(2)));
     rig.store.write_steps(vec![taking(held, 2, 1)]).await.unwrap();
     assert_eq!(rig.steps(to).await.len(), 4);
-    rig.store.copy_steps(from.run, to).await.unwrap();
-    assert_eq!(rig.steps(to).await.len(), 4, "it has some");
-    rig.store.copy_steps(to, RunId::new(START, 1, 1)).await.unwrap();
-    assert_eq!(rig.steps(RunId::new(START, 1, 1)).await, [], "there is no such run");
+    assert_eq!(rig.steps(from.run).await.len(), 5, "the first keeps its own");
+    rig.complete(held).await;
+    // Of a run that is gone, or never was, there is nothing to remember.
+    let afresh = rig.store.retry_from(RunId::new(START, 1, 1), retry, 2).await.unwrap().run;
+    assert_eq!(rig.steps(afresh).await, []);
+    assert_eq!(rig.claim_again(lane).await.run, afresh);
 }
 
 /// A workflow with something in every table.

@@ -72,10 +72,6 @@ impl Workflows for PostgresStore {
         self.database.within(self.list_workflow_lanes()).await
     }
 
-    async fn copy_steps(&self, from: RunId, to: RunId) -> StoreResult<()> {
-        self.database.within(self.copy_all_steps(from, to)).await
-    }
-
     async fn deliver(&self, grace_ms: Millis, limit: usize) -> StoreResult<Delivered> {
         self.database.within(async { retried!(self.deliver_ends(grace_ms, limit)) }).await
     }

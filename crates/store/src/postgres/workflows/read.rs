@@ -111,11 +111,6 @@ impl PostgresStore {
         rows.iter().map(attempt).collect()
     }
 
-    pub(super) async fn copy_all_steps(&self, from: RunId, to: RunId) -> Outcome<()> {
-        self.database.query_each(sql::COPY_STEPS, params![from.0, to.0], usize::MAX).await?;
-        Ok(())
-    }
-
     pub(super) async fn read_published(&self, run: RunId) -> Outcome<Option<(Bytes, Millis)>> {
         let rows = self.database.query(sql::READ_PUBLISHED, params![run.0]).await?;
         let Some(row) = rows.first() else { return Ok(None) };

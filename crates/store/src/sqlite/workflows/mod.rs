@@ -102,13 +102,6 @@ impl Workflows for SqliteStore {
         self.read(|sql| sql.rows(statements::LIST_WORKFLOW_LANES, [], |row| row.get(0))).await
     }
 
-    async fn copy_steps(&self, from: RunId, to: RunId) -> StoreResult<()> {
-        self.write(move |sql| {
-            sql.execute(statements::COPY_STEPS, params![from.0.as_bytes(), to.0.as_bytes()]).map(|_| ())
-        })
-        .await
-    }
-
     async fn deliver(&self, grace_ms: Millis, limit: usize) -> StoreResult<Delivered> {
         // Read beside the writer first: nearly always there is nothing to do.
         if self.read(|sql| pass::outbox(sql, 1)).await?.is_empty() {

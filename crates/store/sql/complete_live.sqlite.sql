@@ -1,4 +1,0 @@
--- Takes a completed run out of the live ones, if the lease is the current one.
-delete from live
-where run_id = ?1 and epoch = ?2 and state in (1, 2)
-returning queue_id, worker_id, failures, losses, claimed_at, started_at, key, affinity, parent, parent_position, has_children
