@@ -175,6 +175,7 @@ async fn forget(
 /// Compares what the provider has with what the store knows, in both directions.
 pub(crate) async fn sweep(app: &App, pool: &Pool) -> Result<(), Error> {
     let Some(provider) = provider(app, pool) else { return Ok(()) };
+    let begun = app.store.now().await?;
     let listed = match call(app, provider.list(&app.pools.info(pool))).await {
         Ok(listed) => listed,
         Err(error) => {
@@ -200,7 +201,7 @@ pub(crate) async fn sweep(app: &App, pool: &Pool) -> Result<(), Error> {
         by_machine.get(machine.id.as_str()).is_none_or(|state| *state == RunnerState::Gone)
     };
     let strays: Vec<&ProviderMachine> = listed.iter().filter(is_stray).collect();
-    let old = old_strays(app, pool, &strays, now, grace);
+    let old = old_strays(app, pool, &strays, begun, now, grace);
     let (mut orders, mut others) = (BTreeMap::<OrderId, Vec<ProviderMachine>>::new(), Vec::new());
     for stray in old {
         let order = stray.token.as_deref().and_then(|token| token.parse().ok());
@@ -222,11 +223,16 @@ fn old_strays<'a>(
     app: &App,
     pool: &Pool,
     strays: &[&'a ProviderMachine],
+    begun: Millis,
     now: Millis,
     grace: Millis,
 ) -> Vec<&'a ProviderMachine> {
     let mut seen = app.pools.strays.lock().expect("nobody panics while holding it");
-    seen.retain(|(number, id), _| *number != pool.number || strays.iter().any(|stray| stray.id == *id));
+    // A slow list must not make forget what a later one has found.
+    let is_newer = |since: Millis| since >= begun;
+    seen.retain(|(number, id), since| {
+        *number != pool.number || is_newer(*since) || strays.iter().any(|stray| stray.id == *id)
+    });
     let mut old = Vec::new();
     for stray in strays {
         let since = *seen.entry((pool.number, stray.id.clone())).or_insert(now);
