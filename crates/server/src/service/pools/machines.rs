@@ -10,6 +10,7 @@ use baton_core::pools::{Cause, OrderId, RunnerId, RunnerState};
 use baton_core::{Millis, token};
 use baton_store::{MachineAnswer, NewMachine, Order, Page, Pool, PoolRunner, RunnerAnswer, RunnerEnd, RunnerFilter};
 
+use super::github;
 use crate::providers::{self, Create, MACHINE_ID_BYTES_MAX, Provider, ProviderError, ProviderMachine};
 use crate::service::message;
 use crate::{App, Error, crash};
@@ -45,6 +46,9 @@ pub(crate) async fn create(app: &App, pool: &Pool, order: &Order) -> Result<(), 
         ("BATON_NAMESPACE".to_owned(), pool.namespace.clone()),
         ("BATON_POOL".to_owned(), pool.name.clone()),
     ]);
+    if github::registers(pool) {
+        environment.insert("BATON_AGENT_HOOK".to_owned(), "github".to_owned());
+    }
     let wanted =
         Create { pool: info, token: order.id.to_string(), count: order.count, usage: order.usage, environment };
     match call(app, provider.create(&wanted)).await {
@@ -137,7 +141,10 @@ pub(crate) async fn terminate(app: &App, pool: &Pool, runners: Vec<PoolRunner>) 
             return Ok(());
         }
     };
-    forget(app, pool, provider.as_ref(), &listed, &runners).await
+    forget(app, pool, provider.as_ref(), &listed, &runners).await?;
+    // Last: room for other machines is made without waiting for GitHub, and what is left there is found again.
+    github::ended(app, pool, &runners).await;
+    Ok(())
 }
 
 /// Forgets terminating runners whose machines are not listed.
@@ -275,7 +282,7 @@ async fn lose(
     Ok(())
 }
 
-async fn all_runners(app: &App, pool: &Pool) -> Result<Vec<PoolRunner>, Error> {
+pub(super) async fn all_runners(app: &App, pool: &Pool) -> Result<Vec<PoolRunner>, Error> {
     let filter = RunnerFilter { pool: Some(pool.number), ..RunnerFilter::default() };
     let mut all: Vec<PoolRunner> = Vec::new();
     loop {
