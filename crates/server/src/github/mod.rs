@@ -33,6 +33,8 @@ const REPLACEMENTS_MAX: usize = 5;
 const PAGE: usize = 100;
 /// Most pages of runners that are read.
 const PAGES_MAX: usize = 50;
+/// The runner group that every repository and every organization has.
+const GROUP_DEFAULT: u64 = 1;
 /// Where jobs work, below the directory of the runner.
 const WORK_FOLDER: &str = "_work";
 /// Calls of GitHub at once; more are not welcome there.
@@ -121,7 +123,7 @@ impl Errand<'_> {
 
     async fn jit(&self, name: &str, label: &str) -> Result<Minted, String> {
         let wanted = json!({
-            "name": name, "runner_group_id": self.scope.group, "labels": [label], "work_folder": WORK_FOLDER,
+            "name": name, "runner_group_id": self.scope.group.unwrap_or(GROUP_DEFAULT), "labels": [label], "work_folder": WORK_FOLDER,
         });
         for _ in 0..REPLACEMENTS_MAX {
             match self.call(Method::POST, "/generate-jitconfig", Some(&wanted)).await {
@@ -135,8 +137,9 @@ impl Errand<'_> {
                         return Err(format!("GitHub has a runner {name} that is at work"));
                     }
                 }
-                // An Enterprise server that does not know of such configurations yet; or there is nothing here for us at all, and then it says so again.
-                Err(Failure::Answered { status: 404, .. }) => return self.token().await,
+                // An Enterprise server that does not know of such configurations yet; or there is nothing here for us at all, and then it says so again. A group that is not
+                // there is told in the same way, and whoever named one does not want the default group.
+                Err(Failure::Answered { status: 404, .. }) if self.scope.group.is_none() => return self.token().await,
                 Err(failure) => return Err(failure.to_string()),
             }
         }

@@ -7,8 +7,6 @@ const REPOSITORY: &str = "github.repository";
 const ORGANIZATION: &str = "github.organization";
 const GROUP: &str = "github.runner_group_id";
 const METHOD: &str = "github.registration";
-/// The group that every repository and every organization has.
-const GROUP_DEFAULT: u64 = 1;
 /// Hooks are for pools that register elsewhere.
 const HOOKS: [&str; 2] = ["agent.register_hook", "agent.deregister_hook"];
 
@@ -27,8 +25,8 @@ pub struct GithubScope {
     /// `owner/repository`, or the organization.
     name: String,
     is_repository: bool,
-    /// The runner group.
-    pub group: u64,
+    /// The runner group; none is the default one.
+    pub group: Option<u64>,
     /// How they are registered.
     pub method: Method,
 }
@@ -58,13 +56,18 @@ impl GithubScope {
         if let Some(hook) = HOOKS.iter().find(|hook| options.contains_key(**hook)) {
             return Err(format!("options: a pool that registers at GitHub has no {hook}"));
         }
-        let group = options.get(GROUP).map_or(Ok(GROUP_DEFAULT), |group| group.parse());
+        let group = options.get(GROUP).map(|group| group.parse::<u64>()).transpose();
         let method = match options.get(METHOD).map(String::as_str) {
             None | Some("jit") => Method::Jit,
             Some("token") => Method::Token,
             Some(_) => return Err(format!("options: {METHOD} must be jit or token")),
         };
         let group = group.map_err(|_| format!("options: {GROUP} must be a number"))?;
+        if method == Method::Token && group.is_some() {
+            return Err(format!(
+                "options: {GROUP} does not go with {METHOD}=token, which registers in the default group"
+            ));
+        }
         Ok(Some(GithubScope { name: name.clone(), is_repository, group, method }))
     }
 
@@ -99,12 +102,10 @@ mod tests {
         let repository = of(&[("github.repository", "acme/shop")]).unwrap().unwrap();
         assert_eq!(repository.path(), "/repos/acme/shop/actions/runners");
         assert_eq!(repository.url("https://github.com"), "https://github.com/acme/shop");
-        assert_eq!((repository.group, repository.method), (1, Method::Jit));
-        let organization =
-            [("github.organization", "acme"), ("github.runner_group_id", "7"), ("github.registration", "token")];
-        let organization = of(&organization).unwrap().unwrap();
+        assert_eq!((repository.group, repository.method), (None, Method::Jit));
+        let organization = of(&[("github.organization", "acme"), ("github.runner_group_id", "7")]).unwrap().unwrap();
         assert_eq!(organization.path(), "/orgs/acme/actions/runners");
-        assert_eq!((organization.group, organization.method), (7, Method::Token));
+        assert_eq!((organization.group, organization.method), (Some(7), Method::Jit));
     }
 
     #[test]
@@ -121,6 +122,7 @@ mod tests {
             &[("github.repository", "a/b"), ("github.runner_group_id", "one")],
             &[("github.repository", "a/b"), ("github.registration", "x")],
             &[("github.repository", "a/b"), ("github.repo", "x")],
+            &[("github.organization", "a"), ("github.registration", "token"), ("github.runner_group_id", "7")],
             &[("github.repository", "a/b"), ("agent.register_hook", "true")],
         ] {
             assert!(of(wrong).is_err(), "{wrong:?}");
