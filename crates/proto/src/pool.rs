@@ -25,9 +25,12 @@
 //! | `POST /api/v1/runners/{id}/heartbeat` | nothing | [`RunnerOrder`] |
 //! | `GET /api/v1/runners/{id}/next?after&wait_ms` | | [`RunnerOrder`] |
 //! | `POST /api/v1/runners/{id}/signals` | [`SignalRunner`] | [`SignalledRunner`] |
+//! | `POST /api/v1/runners/{id}/registration` | [`RegisterRunner`] | [`RunnerRegistration`] |
+//! | `DELETE /api/v1/runners/{id}/registration` | nothing | 204 |
 //!
 //! A provider that starts agents gives them, in their environment: `BATON_URL`, `BATON_JOIN_TOKEN`, `BATON_MACHINE_ID`, `BATON_NAMESPACE`,
-//! `BATON_POOL`, and what the pool's options say with the prefix `agent.`: the option `agent.register_hook` becomes `BATON_AGENT_REGISTER_HOOK`.
+//! `BATON_POOL`, and what the pool's options say with the prefix `agent.`: the option `agent.register_hook` becomes `BATON_AGENT_REGISTER_HOOK`. Those of a pool
+//! that registers at GitHub get `BATON_AGENT_HOOK=github`.
 
 use std::collections::BTreeMap;
 
@@ -592,4 +595,50 @@ pub struct SignalledRunner {
     pub why: Option<String>,
     /// What to do now.
     pub order: RunnerOrder,
+}
+
+/// The agent of a claimed machine wants to register it at GitHub.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct RegisterRunner {
+    /// The run that has claimed it. It becomes the runner's only label.
+    pub run_id: String,
+    /// The epoch of the order to register.
+    pub epoch: u32,
+}
+
+/// What it takes to be a runner at GitHub. It is good once, and kept nowhere.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "method", rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum RunnerRegistration {
+    /// For `run.sh --jitconfig`.
+    Jit {
+        /// The runner's name at GitHub.
+        name: String,
+        /// The configuration, which has its credentials in it.
+        config: String,
+    },
+    /// For `config.sh`.
+    Token {
+        /// The runner's name at GitHub.
+        name: String,
+        /// The repository or the organization.
+        url: String,
+        /// The registration token.
+        token: String,
+    },
+}
+
+// Whoever writes down what came over the wire does not write down credentials.
+impl std::fmt::Debug for RunnerRegistration {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            RunnerRegistration::Jit { name, .. } => f.debug_struct("Jit").field("name", name).finish_non_exhaustive(),
+            RunnerRegistration::Token { name, url, .. } => {
+                f.debug_struct("Token").field("name", name).field("url", url).finish_non_exhaustive()
+            }
+        }
+    }
 }

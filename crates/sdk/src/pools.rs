@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use baton_core::pools::{ClaimState, RunnerState};
 use baton_proto::{
-    ChangePool, ClaimPage, ClaimView, CreatePool, JoinRunner, JoinedRunner, OpenClaim, PoolPage, PoolView, RunnerOrder,
-    RunnerPage, RunnerView, SignalRunner, SignalledRunner,
+    ChangePool, ClaimPage, ClaimView, CreatePool, JoinRunner, JoinedRunner, OpenClaim, PoolPage, PoolView,
+    RegisterRunner, RunnerOrder, RunnerPage, RunnerRegistration, RunnerView, SignalRunner, SignalledRunner,
 };
 use http::header::AUTHORIZATION;
 
@@ -173,6 +173,21 @@ impl Client {
         signal: &SignalRunner,
     ) -> Result<SignalledRunner, ClientError> {
         self.json(agent_call(Call::post(agent_path(runner, "/signals")).body(signal)?, token)?).await
+    }
+
+    /// What the agent of a claimed machine needs to register it at GitHub. May be repeated after a lost answer: the last answer counts.
+    pub async fn register_runner(
+        &self,
+        runner: &str,
+        token: &str,
+        wanted: &RegisterRunner,
+    ) -> Result<RunnerRegistration, ClientError> {
+        self.json(agent_call(Call::post(agent_path(runner, "/registration")).body(wanted)?, token)?).await
+    }
+
+    /// Takes back what the agent of a machine has registered at GitHub. May be repeated.
+    pub async fn deregister_runner(&self, runner: &str, token: &str) -> Result<(), ClientError> {
+        self.empty(agent_call(Call::delete(agent_path(runner, "/registration")), token)?).await
     }
 }
 

@@ -166,6 +166,9 @@ pub enum Error {
     /// The disk is full.
     #[error("the server's disk is full; nothing was changed")]
     DiskFull,
+    /// GitHub did not do what a runner needs of it.
+    #[error("{0}")]
+    Github(String),
     /// The server is stopping.
     #[error("the server is stopping; try again")]
     Stopping,
@@ -213,6 +216,7 @@ impl Error {
             Error::Unavailable => "unavailable",
             Error::PayloadLost => "payload_lost",
             Error::DiskFull => "disk_full",
+            Error::Github(_) => "github_failed",
             Error::Stopping => "stopping",
             Error::Internal => "internal",
         }

@@ -16,6 +16,7 @@ pub mod crash;
 mod dispatch;
 pub mod entropy;
 mod error;
+mod github;
 pub mod grpc;
 mod hearing;
 pub mod http;

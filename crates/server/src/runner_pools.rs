@@ -14,6 +14,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 use crate::bell::Bell;
 use crate::coalesce::{Coalescer, Item};
+use crate::github::Github;
 use crate::providers::{PoolInfo, Providers};
 use crate::service::news::News;
 use crate::watch::Watchers;
@@ -41,6 +42,8 @@ impl Item for RunnerSignal {
 pub struct RunnerPools {
     /// Who makes machines.
     pub providers: Providers,
+    /// Where some of them are registered.
+    pub(crate) github: Github,
     /// Rung when claims may be filled, or are over.
     pub claims: Bell,
     /// Rung when there may be something to create or to end.
@@ -83,6 +86,7 @@ impl RunnerPools {
         let installation = sum.iter().take(5).map(|byte| format!("{byte:02x}")).collect();
         RunnerPools {
             providers: Providers::new(settings),
+            github: Github::default(),
             claims: Bell::new(store.clock().clone()),
             keeper: Bell::new(store.clock().clone()),
             runner_news: Watchers::default(),

@@ -18,6 +18,7 @@ mod disk_full;
 mod first_start;
 mod frozen_server;
 mod frozen_worker;
+mod github;
 mod hands;
 mod killed_postgres;
 mod killed_server;

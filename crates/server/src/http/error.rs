@@ -36,6 +36,7 @@ fn status(error: &Error) -> StatusCode {
         Error::TooSlow => StatusCode::REQUEST_TIMEOUT,
         Error::DiskFull | Error::QuotaReached { .. } => StatusCode::INSUFFICIENT_STORAGE,
         Error::TokenExpired(_) | Error::NotShown(_) => StatusCode::UNAUTHORIZED,
+        Error::Github(_) => StatusCode::BAD_GATEWAY,
         Error::PayloadLost | Error::Internal => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

@@ -131,6 +131,8 @@ pub fn start(app: &App, stop: &CancellationToken) {
 
 async fn drive(app: App, entry: &'static Loop, stop: CancellationToken) {
     let mut failed = false;
+    let clock = app.store.clock().clone();
+    let mut begun = clock.fixed();
     loop {
         // Up to a tenth of jitter, so that several servers do not pass in step.
         let every_ms = (entry.every_ms)(&app.settings);
@@ -149,10 +151,11 @@ async fn drive(app: App, entry: &'static Loop, stop: CancellationToken) {
         };
         tokio::select! {
             () = stop.cancelled() => return,
-            () = app.store.clock().sleep(every_ms - jitter) => {}
+            () = clock.sleep_since(begun, every_ms - jitter) => {}
             () = rung => {}
             () = again => {}
         }
+        begun = clock.fixed();
         failed = !one_pass(&app, entry.name, entry.pass).await;
     }
 }

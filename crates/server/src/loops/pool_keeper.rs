@@ -4,6 +4,7 @@
 //! hands each order and each ending to one of them at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
 
 use baton_core::Millis;
 use baton_core::pools::keeper::want;
@@ -12,7 +13,7 @@ use baton_store::{
     NewOrder, OrderAnswer, Page, Pool, PoolNo, PoolRunner, RunnerAnswer, RunnerEnd, RunnerFilter, RunnerRef,
 };
 
-use crate::service::pools::machines;
+use crate::service::pools::{github, machines};
 use crate::{App, Error, crash};
 
 /// Orders, or runners to be ended, in one pass.
@@ -20,6 +21,8 @@ const ORDERS_MAX: usize = 100;
 const ENDINGS_MAX: usize = 500;
 /// Rows of each kind that are forgotten in one call.
 const RETAIN_MAX: usize = 1_000;
+/// How often GitHub is asked which runners it has. It counts calls, and whatever is left there does no harm.
+const GITHUB_SWEEP_MS: Millis = 600_000;
 
 /// One pass.
 pub(super) async fn pass(app: &App) -> Result<String, Error> {
@@ -192,16 +195,13 @@ async fn end(app: &App, pools: &BTreeMap<PoolNo, Pool>) -> Result<usize, Error> 
 /// Compares with what providers list, now and then.
 async fn sweep(app: &App, pools: &BTreeMap<PoolNo, Pool>) -> Result<(), Error> {
     let now = app.time.now().await?;
-    let every = Millis::try_from(app.current().pool_sweep_ms).unwrap_or(Millis::MAX);
-    let is_due = {
-        let mut swept_at = app.pools.swept_at.lock().expect("nobody panics while holding it");
-        let is_due = swept_at.is_none_or(|at| now.saturating_sub(at) >= every);
-        if is_due {
-            *swept_at = Some(now);
+    if is_due(&app.pools.github.swept_at, GITHUB_SWEEP_MS, now) {
+        for pool in pools.values().filter(|pool| github::registers(pool)) {
+            beside(app, pool, |app, pool| async move { github::sweep(&app, &pool).await });
         }
-        is_due
-    };
-    if !is_due {
+    }
+    let every = Millis::try_from(app.current().pool_sweep_ms).unwrap_or(Millis::MAX);
+    if !is_due(&app.pools.swept_at, every, now) {
         return Ok(());
     }
     for pool in pools.values() {
@@ -210,6 +210,16 @@ async fn sweep(app: &App, pools: &BTreeMap<PoolNo, Pool>) -> Result<(), Error> {
         beside(app, pool, |app, pool| async move { machines::sweep(&app, &pool).await });
     }
     Ok(())
+}
+
+/// Whether something is to be done again that was last done then. If so, it is being done.
+fn is_due(last: &Mutex<Option<Millis>>, every: Millis, now: Millis) -> bool {
+    let mut last = last.lock().expect("nobody panics while holding it");
+    let is_due = last.is_none_or(|at| now.saturating_sub(at) >= every);
+    if is_due {
+        *last = Some(now);
+    }
+    is_due
 }
 
 /// Forgets what is older than it needs to be, and pools that are deleted.

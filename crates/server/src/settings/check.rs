@@ -23,6 +23,7 @@ impl Settings {
         self.check_limits()?;
         self.check_spans()?;
         self.check_pools()?;
+        self.check_github()?;
         self.check_shares()?;
         if self.build_platforms.split(',').all(|platform| platform.trim().is_empty()) {
             return Err("build_platforms must name at least one platform".into());

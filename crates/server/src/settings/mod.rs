@@ -1,6 +1,7 @@
 //! Settings: one struct; defaults, then the file, then the environment, then flags. Unknown keys are errors.
 
 mod check;
+mod github;
 mod live;
 mod pools;
 
@@ -10,6 +11,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub use live::{LiveSettings, Shown, is_changeable, read_change};
+
+use crate::github::Secret;
 
 /// Everything that can be set. Every field is a key of the settings file and, in capitals after `BATON_`, a variable
 /// of the environment.
@@ -170,6 +173,15 @@ pub struct Settings {
     /// Most bytes that such a script may print.
     pub pool_command_output_bytes_max: usize,
 
+    /// GitHub, for pools that register their runners there; an Enterprise server has its own address.
+    pub github_url: String,
+    /// The address of its API; that which goes with `github_url` unless given.
+    pub github_api_url: Option<String>,
+    /// A token that may administer the self-hosted runners of the repositories or organizations that pools name.
+    pub github_token: Option<Secret>,
+    /// A file that has this token, which is read anew every time it is needed.
+    pub github_token_file: Option<String>,
+
     /// A worker whose processors are busier than this (0 to 1) gets no new work.
     pub health_cpu_max: Option<f64>,
     /// A worker whose memory is fuller than this (0 to 1) gets no new work.
@@ -285,6 +297,10 @@ impl Default for Settings {
             pool_url: None,
             pool_command_directory: None,
             pool_command_output_bytes_max: 1 << 20,
+            github_url: "https://github.com".into(),
+            github_api_url: None,
+            github_token: None,
+            github_token_file: None,
             health_cpu_max: None,
             health_memory_max: None,
             health_disk_free_bytes_min: None,
@@ -394,6 +410,9 @@ impl Settings {
             storage_bytes_max: Some(0),
             pool_url: Some(String::new()),
             pool_command_directory: Some(String::new()),
+            github_api_url: Some(String::new()),
+            github_token: Some(Secret::default()),
+            github_token_file: Some(String::new()),
             health_cpu_max: Some(1.0),
             health_memory_max: Some(1.0),
             health_disk_free_bytes_min: Some(0),

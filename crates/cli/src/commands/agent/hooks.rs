@@ -3,12 +3,15 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::process::Command;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::github::{self, Github};
 use super::tail::Tail;
 use super::words::{Hook, Input, Job};
 use crate::commands::worker::build::orphans::{Family, Orphanage};
@@ -17,7 +20,7 @@ use crate::commands::worker::build::run::without_baton;
 use crate::commands::worker::group::{Group, TERMINATE_GRACE};
 
 /// How long pipes may stay open after a hook has failed, held by something that it has left behind.
-const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
+pub(super) const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 
 /// The variable that has the run's directory. Whatever runs for the run is known by it, wherever it went.
 const DIRECTORY: &str = "BATON_WORK_DIR";
@@ -57,6 +60,8 @@ pub enum Task {
 pub struct Hooks {
     pub register: Option<String>,
     pub deregister: Option<String>,
+    /// Instead of those: the machine becomes a runner of GitHub.
+    pub github: Option<Arc<Github>>,
     pub timeout: Duration,
     pub about: About,
     pub work: WorkDirectory,
@@ -67,13 +72,35 @@ pub struct Hooks {
 struct Place {
     directory: PathBuf,
     /// What the hook that registered has started, and that goes on.
-    service: Option<Group>,
+    service: Option<Service>,
     family: Family,
+}
+
+/// What goes on after a machine was registered. Dropping it ends it.
+enum Service {
+    /// What a command left running.
+    Group(Group),
+    /// What sees to it that there is a runner of GitHub.
+    Github(JoinSet<()>),
+}
+
+impl Service {
+    /// Nothing of it runs any more when this returns.
+    async fn end(self) {
+        match self {
+            Service::Group(group) => drop(group),
+            Service::Github(mut keeper) => keeper.shutdown().await,
+        }
+    }
 }
 
 impl Hooks {
     /// Carries out tasks one by one until there are no more to come, and leaves nothing behind then.
-    pub async fn work(self, mut tasks: mpsc::Receiver<Task>, inputs: mpsc::Sender<Input>) {
+    pub async fn work(self, tasks: mpsc::Receiver<Task>, inputs: mpsc::Sender<Input>) {
+        Arc::new(self).carry_on(tasks, inputs).await;
+    }
+
+    async fn carry_on(self: Arc<Hooks>, mut tasks: mpsc::Receiver<Task>, inputs: mpsc::Sender<Input>) {
         let mut place = None;
         let mut next = tasks.recv().await;
         while let Some(task) = next.take() {
@@ -102,15 +129,26 @@ impl Hooks {
         }
     }
 
-    async fn register(&self, job: &Job, place: &mut Option<Place>) -> Result<(), String> {
+    async fn register(self: &Arc<Hooks>, job: &Job, place: &mut Option<Place>) -> Result<(), String> {
         let made = self.place(job).map_err(|error| format!("cannot make a directory for the run: {error}"))?;
         let place = place.insert(made);
+        if let Some(github) = &self.github {
+            place.service = Some(Service::Github(github::register(self, github, job, &place.directory).await?));
+            return Ok(());
+        }
         let Some(command) = &self.register else { return Ok(()) };
-        place.service = Some(self.run(command, job, &place.directory).await?);
+        place.service = Some(Service::Group(self.run(command, job, &place.directory).await?));
         Ok(())
     }
 
     async fn deregister(&self, job: &Job, place: &mut Option<Place>) -> Result<(), String> {
+        if let Some(github) = &self.github {
+            // GitHub does not let go of a runner that is at work.
+            if let Some(service) = place.as_mut().and_then(|place| place.service.take()) {
+                service.end().await;
+            }
+            return github.deregister(self.timeout).await;
+        }
         let Some(command) = &self.deregister else { return Ok(()) };
         let directory = match place {
             Some(place) => place.directory.clone(),
@@ -128,8 +166,12 @@ impl Hooks {
 
     /// Runs a hook to its end. What it has left running is in the group that is returned.
     async fn run(&self, hook: &str, job: &Job, directory: &Path) -> Result<Group, String> {
-        let mut group = Group::start(self.command(hook, job, directory))
-            .map_err(|error| format!("cannot start the hook: {error}"))?;
+        self.carry_out(self.command(hook, job, directory)).await
+    }
+
+    /// As `run`, with a command that was made ready.
+    pub(super) async fn carry_out(&self, command: Command) -> Result<Group, String> {
+        let mut group = Group::start(command).map_err(|error| format!("cannot start the hook: {error}"))?;
         let tail = Tail::of(group.child.stdout.take(), group.child.stderr.take());
         // Waiting for a child closes its pipe, and the watcher is to wait at it for as long as the group is wanted.
         let pipe = group.child.stdin.take();
@@ -151,7 +193,8 @@ impl Hooks {
         Err(if said.is_empty() { why } else { format!("{why}\n{said}") })
     }
 
-    fn command(&self, hook: &str, job: &Job, directory: &Path) -> Command {
+    /// A hook, made ready to be run.
+    pub(super) fn command(&self, hook: &str, job: &Job, directory: &Path) -> Command {
         let mut command = Command::new("/bin/sh");
         without_baton(&mut command);
         command
@@ -174,7 +217,9 @@ impl Hooks {
 /// Ends whatever runs for the run, and removes its directory.
 async fn clean(place: &mut Option<Place>) -> io::Result<()> {
     let Some(Place { directory, service, family }) = place.take() else { return Ok(()) };
-    drop(service);
+    if let Some(service) = service {
+        service.end().await;
+    }
     family.end().await;
     drop(family);
     tokio::task::spawn_blocking(move || remove_tree(&directory)).await.map_err(io::Error::other)?

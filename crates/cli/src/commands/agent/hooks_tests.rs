@@ -17,6 +17,7 @@ impl Site {
         let hooks = Hooks {
             register: place(register),
             deregister: place(deregister),
+            github: None,
             timeout: patience,
             about: About {
                 pool: "linux".into(),

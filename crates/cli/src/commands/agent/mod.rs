@@ -1,6 +1,7 @@
 //! `baton agent`: speaks for one machine of a pool.
 
 mod ending;
+mod github;
 mod hooks;
 mod link;
 mod machine;
@@ -8,11 +9,12 @@ mod tail;
 mod words;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use baton::Client;
 use baton::proto::{JoinRunner, JoinedRunner};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -24,6 +26,7 @@ use crate::exit::Exit;
 use crate::logging::LogArgs;
 use crate::{caches, duration, os, signals};
 use ending::EndWith;
+use github::Github;
 use hooks::{About, Hooks, Task};
 use link::{Link, NotJoined};
 use machine::Agent;
@@ -41,6 +44,15 @@ const LEAVE_TIMEOUT: Duration = Duration::from_secs(20);
 const JOIN_PATIENCE: Duration = Duration::from_secs(600);
 const NONCE_BYTES: usize = 16;
 
+/// How a machine is registered for a run.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum HookKind {
+    /// By shell commands.
+    Command,
+    /// As a runner of GitHub.
+    Github,
+}
+
 #[derive(Args)]
 pub struct AgentArgs {
     /// What lets this machine join its pool; its provider gives it.
@@ -49,6 +61,12 @@ pub struct AgentArgs {
     /// The provider's name for this machine; the host name unless given.
     #[arg(long, env = "BATON_MACHINE_ID", value_name = "ID")]
     machine_id: Option<String>,
+    /// How this machine is registered for a run: by shell commands, or as a runner of GitHub.
+    #[arg(long, env = "BATON_AGENT_HOOK", default_value = "command", value_name = "HOW", hide_possible_values = true)]
+    hook: HookKind,
+    /// Where GitHub's runner is (its run.sh and config.sh), for the hook github. It is copied for each run.
+    #[arg(long, env = "BATON_AGENT_GITHUB_RUNNER", default_value = "/opt/actions-runner", value_name = "DIR")]
+    github_runner: PathBuf,
     /// Shell command that registers this machine for a run. Without one it counts as registered at once.
     #[arg(long, env = "BATON_AGENT_REGISTER_HOOK", value_name = "COMMAND")]
     register_hook: Option<String>,
@@ -113,9 +131,14 @@ pub async fn agent(connection: &Connection, args: AgentArgs) -> Result<(), Exit>
         runner_id: joined.runner_id.clone(),
         machine_id,
     };
+    let github = match args.hook {
+        HookKind::Command => None,
+        HookKind::Github => Some(Arc::new(Github::new(&client, &joined.runner_id, &joined.token, args.github_runner))),
+    };
     let hooks = Hooks {
         register: args.register_hook,
         deregister: args.deregister_hook,
+        github,
         timeout: args.hook_timeout,
         about,
         work,

@@ -1,16 +1,20 @@
 //! /api/v1/runners: what the agents on machines of pools say and hear.
 
 use axum::extract::{FromRequestParts, State};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use baton_core::pools::{OrderId, RunnerId};
-use baton_proto::{JoinRunner, JoinedRunner, Problem, RunnerOrder, SignalRunner, SignalledRunner};
+use baton_proto::{
+    JoinRunner, JoinedRunner, Problem, RegisterRunner, RunnerOrder, RunnerRegistration, SignalRunner, SignalledRunner,
+};
+use http::header::CACHE_CONTROL;
 use http::request::Parts;
+use http::{HeaderValue, StatusCode};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::super::extract::{Json, Params, Path, Peer, credential};
 use super::super::ok;
-use crate::service::pools::agents;
+use crate::service::pools::{agents, github};
 use crate::{App, Error};
 
 /// The runner whose agent calls. Comes before the body, so that nobody's is read without a token.
@@ -94,4 +98,33 @@ pub(super) async fn signal(
 ) -> Result<Response, Error> {
     agents::is_own(runner, &id)?;
     Ok(ok(&agents::signal(&app, runner, said).await?))
+}
+
+/// What the agent of a claimed machine needs to register it at GitHub, with the run's id as the only label. Again gives another one, and takes the first away.
+#[utoipa::path(post, path = "/api/v1/runners/{id}/registration", tag = "runners", security(("runner_token" = [])), params(("id" = String, Path)),
+    request_body = RegisterRunner,
+    responses((status = 200, body = RunnerRegistration), (status = 403, body = Problem), (status = 409, body = Problem), (status = 502, body = Problem)))]
+pub(super) async fn register(
+    State(app): State<App>,
+    Agent(runner): Agent,
+    Path(id): Path<String>,
+    Json(wanted): Json<RegisterRunner>,
+) -> Result<Response, Error> {
+    agents::is_own(runner, &id)?;
+    let mut response = ok(&github::register(&app, runner, &wanted).await?);
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+/// Take back what an agent has registered at GitHub. Again does no harm.
+#[utoipa::path(delete, path = "/api/v1/runners/{id}/registration", tag = "runners", security(("runner_token" = [])), params(("id" = String, Path)),
+    responses((status = 204), (status = 403, body = Problem)))]
+pub(super) async fn deregister(
+    State(app): State<App>,
+    Agent(runner): Agent,
+    Path(id): Path<String>,
+) -> Result<Response, Error> {
+    agents::is_own(runner, &id)?;
+    github::deregister(&app, runner).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -37,6 +37,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(agents::heartbeat))
         .routes(routes!(agents::next))
         .routes(routes!(agents::signal))
+        .routes(routes!(agents::register, agents::deregister))
 }
 
 /// Make a pool. The same again, after a lost answer, does no harm.

@@ -10,6 +10,7 @@ use baton_core::pools::{Cause, OrderId, RunnerId, RunnerState};
 use baton_core::{Millis, token};
 use baton_store::{MachineAnswer, NewMachine, Order, Page, Pool, PoolRunner, RunnerAnswer, RunnerEnd, RunnerFilter};
 
+use super::github;
 use crate::providers::{self, Create, MACHINE_ID_BYTES_MAX, Provider, ProviderError, ProviderMachine};
 use crate::service::message;
 use crate::{App, Error, crash};
@@ -45,6 +46,9 @@ pub(crate) async fn create(app: &App, pool: &Pool, order: &Order) -> Result<(), 
         ("BATON_NAMESPACE".to_owned(), pool.namespace.clone()),
         ("BATON_POOL".to_owned(), pool.name.clone()),
     ]);
+    if github::registers(pool) {
+        environment.insert("BATON_AGENT_HOOK".to_owned(), "github".to_owned());
+    }
     let wanted =
         Create { pool: info, token: order.id.to_string(), count: order.count, usage: order.usage, environment };
     match call(app, provider.create(&wanted)).await {
@@ -137,7 +141,10 @@ pub(crate) async fn terminate(app: &App, pool: &Pool, runners: Vec<PoolRunner>) 
             return Ok(());
         }
     };
-    forget(app, pool, provider.as_ref(), &listed, &runners).await
+    forget(app, pool, provider.as_ref(), &listed, &runners).await?;
+    // Last: room for other machines is made without waiting for GitHub, and what is left there is found again.
+    github::ended(app, pool, &runners).await;
+    Ok(())
 }
 
 /// Forgets terminating runners whose machines are not listed.
@@ -175,6 +182,7 @@ async fn forget(
 /// Compares what the provider has with what the store knows, in both directions.
 pub(crate) async fn sweep(app: &App, pool: &Pool) -> Result<(), Error> {
     let Some(provider) = provider(app, pool) else { return Ok(()) };
+    let begun = app.store.now().await?;
     let listed = match call(app, provider.list(&app.pools.info(pool))).await {
         Ok(listed) => listed,
         Err(error) => {
@@ -200,7 +208,7 @@ pub(crate) async fn sweep(app: &App, pool: &Pool) -> Result<(), Error> {
         by_machine.get(machine.id.as_str()).is_none_or(|state| *state == RunnerState::Gone)
     };
     let strays: Vec<&ProviderMachine> = listed.iter().filter(is_stray).collect();
-    let old = old_strays(app, pool, &strays, now, grace);
+    let old = old_strays(app, pool, &strays, begun, now, grace);
     let (mut orders, mut others) = (BTreeMap::<OrderId, Vec<ProviderMachine>>::new(), Vec::new());
     for stray in old {
         let order = stray.token.as_deref().and_then(|token| token.parse().ok());
@@ -222,11 +230,16 @@ fn old_strays<'a>(
     app: &App,
     pool: &Pool,
     strays: &[&'a ProviderMachine],
+    begun: Millis,
     now: Millis,
     grace: Millis,
 ) -> Vec<&'a ProviderMachine> {
     let mut seen = app.pools.strays.lock().expect("nobody panics while holding it");
-    seen.retain(|(number, id), _| *number != pool.number || strays.iter().any(|stray| stray.id == *id));
+    // A slow list must not make forget what a later one has found.
+    let is_newer = |since: Millis| since >= begun;
+    seen.retain(|(number, id), since| {
+        *number != pool.number || is_newer(*since) || strays.iter().any(|stray| stray.id == *id)
+    });
     let mut old = Vec::new();
     for stray in strays {
         let since = *seen.entry((pool.number, stray.id.clone())).or_insert(now);
@@ -269,7 +282,7 @@ async fn lose(
     Ok(())
 }
 
-async fn all_runners(app: &App, pool: &Pool) -> Result<Vec<PoolRunner>, Error> {
+pub(super) async fn all_runners(app: &App, pool: &Pool) -> Result<Vec<PoolRunner>, Error> {
     let filter = RunnerFilter { pool: Some(pool.number), ..RunnerFilter::default() };
     let mut all: Vec<PoolRunner> = Vec::new();
     loop {

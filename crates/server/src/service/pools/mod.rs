@@ -4,6 +4,7 @@
 
 pub mod agents;
 pub mod claims;
+pub mod github;
 pub mod machines;
 pub mod read;
 pub mod runners;

@@ -4,6 +4,7 @@ use baton_core::pools::PoolSpec;
 use baton_proto::{ChangePool, CreatePool};
 
 use crate::auth::Caller;
+use crate::github::GithubScope;
 use crate::providers::{self, PROVIDER_DEFAULT};
 use crate::{App, Error};
 
@@ -70,6 +71,14 @@ pub(super) fn check(app: &App, caller: &Caller, spec: &PoolSpec) -> Result<(), E
     if provider.runs_here() && caller.namespace.is_some() {
         let why = format!("pools of the provider {} need an admin key that is good for all namespaces", spec.provider);
         return Err(Error::Forbidden(why));
+    }
+    if GithubScope::of(&spec.options).map_err(Error::Invalid)?.is_some() {
+        // The token of this server is good for more than one namespace.
+        if caller.namespace.is_some() {
+            let why = "pools that register at GitHub need an admin key that is good for all namespaces".into();
+            return Err(Error::Forbidden(why));
+        }
+        app.settings.has_github_access().map_err(Error::Invalid)?;
     }
     spec.check().and_then(|()| providers::check_options(&spec.options)).map_err(Error::Invalid)?;
     provider.check(spec).map_err(Error::Invalid)

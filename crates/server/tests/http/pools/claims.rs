@@ -14,12 +14,14 @@ async fn warm_runners_are_claimed_handed_over_and_given_back(on: On) {
     let rig = Rig::start(on).await;
     rig.pool(json!({"min_idle": 2, "max_size": 4})).await;
     let mut agents = rig.idle(2).await;
+    // Warm is what was there before the claim.
+    rig.server.clock.advance(1);
     let opened = rig.claims("run-1", 2).await;
     assert_eq!((&opened["state"], &opened["count"]), (&json!("waiting"), &json!(2)));
     for agent in &mut agents {
         agent.hears(&rig, "register").await;
         assert_eq!(agent.order["run_id"], "run-1");
-        assert_eq!(agent.order["remaining_ms"], 180_000, "no claim has had it before");
+        assert_eq!(agent.order["remaining_ms"], 179_999, "no claim has had it before");
     }
     agents[0].says(&rig, "UD_REG_OK", Some("run-1")).await;
     assert_eq!(agents[0].order["action"], "keep");
@@ -100,7 +102,9 @@ async fn a_silent_runner_is_not_handed_over(on: On) {
     agents[0].hears(&rig, "register").await;
     agents[1].hears(&rig, "register").await;
     agents[0].says(&rig, "UD_REG_OK", Some("run")).await;
-    rig.server.clock.advance(15_001);
+    rig.server.clock.advance(10_000);
+    agents[1].call(&rig, "POST", "heartbeat", String::new()).await;
+    rig.server.clock.advance(5_001);
     agents[1].says(&rig, "UD_REG_OK", Some("run")).await;
     // The first one fell silent after it had registered; a new machine takes its place.
     eventually("it is discarded", async || rig.claimed("run").await["failures"][0]["cause"] == "silent").await;

@@ -81,7 +81,10 @@ impl Fake {
 
 impl State {
     fn make(&mut self, wanted: &Create, count: u32) -> Vec<ProviderMachine> {
-        (0..count).map(|number| self.make_one(format!("{}-{number}", &wanted.token[..8]), wanted)).collect()
+        let ids = (0..count).map(|number| format!("{}-{number}", &wanted.token[..8]));
+        // The same token makes the same machines: those that were ended do not come back.
+        let ids: Vec<String> = ids.filter(|id| !self.terminated.contains(id)).collect();
+        ids.into_iter().map(|id| self.make_one(id, wanted)).collect()
     }
 
     fn make_one(&mut self, id: String, wanted: &Create) -> ProviderMachine {

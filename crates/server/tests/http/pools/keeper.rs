@@ -96,8 +96,8 @@ async fn idle_machines_beyond_min_idle_end_after_a_while(on: On) {
     rig.server.clock.advance(60_001);
     eventually("one is ended", async || rig.fake.machines().len() == 1).await;
     assert_eq!(rig.count("idle").await, 1);
-    let ended = rig.runners("state=gone").await;
-    assert_eq!(ended[0]["cause"], "idle_too_long");
+    rig.until("terminating", 0).await;
+    assert_eq!(rig.runners("state=gone").await[0]["cause"], "idle_too_long");
 }
 
 async fn an_agent_that_never_comes_up_is_replaced(on: On) {

@@ -4,5 +4,6 @@ mod agents;
 mod claims;
 mod definitions;
 mod fake;
+mod github;
 mod keeper;
 mod rig;
