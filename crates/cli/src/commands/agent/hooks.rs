@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use baton_server::crash;
 use tokio::process::Command;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -81,14 +82,25 @@ impl Hooks {
                 Task::Register(job) => {
                     let mut result = Err("something else was wanted".into());
                     tokio::select! {
-                        done = self.register(&job, &mut place) => result = done,
+                        done = self.register(&job, &mut place) => {
+                            crash::point("agent.hooked");
+                            result = done;
+                        }
                         // Dropping the hook kills it.
                         Some(other) = tasks.recv() => next = Some(other),
                     }
                     Input::Hook(Hook::Register, result)
                 }
-                Task::Deregister(job) => Input::Hook(Hook::Deregister, self.deregister(&job, &mut place).await),
-                Task::Clean => Input::Cleaned(clean(&mut place).await.map_err(|error| error.to_string())),
+                Task::Deregister(job) => {
+                    let done = self.deregister(&job, &mut place).await;
+                    crash::point("agent.unhooked");
+                    Input::Hook(Hook::Deregister, done)
+                }
+                Task::Clean => {
+                    let done = clean(&mut place).await;
+                    crash::point("agent.cleaned");
+                    Input::Cleaned(done.map_err(|error| error.to_string()))
+                }
             };
             if inputs.send(input).await.is_err() {
                 break;
