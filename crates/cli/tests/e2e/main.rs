@@ -27,6 +27,8 @@ mod lost_answers;
 #[cfg(target_os = "linux")]
 mod never_reads;
 mod pooled;
+#[cfg(target_os = "linux")]
+mod runner_pools;
 mod schedules;
 mod short_claims;
 mod site;

@@ -174,11 +174,11 @@ impl LocalProvider {
     }
 
     /// Every directory of a machine, with what is known of that.
-    fn records(&self) -> Vec<(String, Record)> {
+    fn records(&self) -> Vec<(String, Option<Record>)> {
         let Ok(entries) = std::fs::read_dir(&self.directory) else { return Vec::new() };
         let record = |entry: std::fs::DirEntry| {
-            let id = entry.file_name().into_string().ok()?;
-            let record = self.read(&id)?;
+            let id = entry.file_name().into_string().ok().filter(|_| entry.path().is_dir())?;
+            let record = self.read(&id);
             Some((id, record))
         };
         entries.flatten().filter_map(record).collect()
@@ -253,10 +253,15 @@ impl Provider for LocalProvider {
     async fn list(&self, pool: &PoolInfo) -> Result<Vec<ProviderMachine>, ProviderError> {
         let _turn = self.turn.lock().await;
         let mut found = Vec::new();
-        for (id, record) in self.records().into_iter().filter(|(_, record)| record.tag == pool.tag) {
-            match record.alive(&id) {
-                Some(_) => found.push(record.machine(&id)),
+        for (id, record) in self.records() {
+            match record {
+                // A server fell while it made the directory, or while it removed it: there is no agent yet, or none any more.
                 None => self.forget(&id),
+                Some(record) if record.tag != pool.tag => {}
+                Some(record) => match record.alive(&id) {
+                    Some(_) => found.push(record.machine(&id)),
+                    None => self.forget(&id),
+                },
             }
         }
         Ok(found)

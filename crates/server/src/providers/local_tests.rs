@@ -107,6 +107,16 @@ async fn an_agent_whose_server_fell_before_it_was_noted_is_found_again() {
     assert_eq!(machines.listed().await, [""; 0]);
 }
 
+#[tokio::test]
+async fn a_directory_without_a_record_is_what_a_fallen_server_left() {
+    let machines = Machines::doing(WAITS, 2);
+    std::fs::write(machines.home.path().join(machines.id(1)).join("machine.draft"), "{").unwrap();
+    assert_eq!(machines.listed().await, [""; 0]);
+    let left: Vec<_> =
+        std::fs::read_dir(machines.home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, [HOST], "nothing but the name of this place");
+}
+
 #[test]
 fn options_are_for_agents() {
     let provider = LocalProvider::new("/nowhere".into());

@@ -9,8 +9,6 @@ use super::check::SPAN_MS_MAX;
 
 /// How much longer than an agent lives by itself its runner is kept.
 const ABANDONED_MARGIN_MS: u64 = 60_000;
-/// How much longer than a call of a provider may take nobody else makes the same one.
-const ASK_MARGIN_MS: u64 = 30_000;
 /// Rows in one look for what has run out.
 const EXPIRE_MAX: usize = 1_000;
 
@@ -58,9 +56,9 @@ impl Settings {
         }
     }
 
-    /// For how long a call of a provider belongs to one server.
+    /// For how long a call of a provider belongs to one server: half as long again as it may take.
     pub(crate) fn pool_ask(&self) -> Millis {
-        ms(self.pool_provider_timeout_ms.saturating_add(ASK_MARGIN_MS))
+        ms(self.pool_provider_timeout_ms.saturating_add(self.pool_provider_timeout_ms / 2))
     }
 
     /// Spans of runner pools that cannot be meant.

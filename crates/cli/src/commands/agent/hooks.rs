@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use baton_server::crash;
 use tokio::process::Command;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -108,14 +109,25 @@ impl Hooks {
                 Task::Register(job) => {
                     let mut result = Err("something else was wanted".into());
                     tokio::select! {
-                        done = self.register(&job, &mut place) => result = done,
+                        done = self.register(&job, &mut place) => {
+                            crash::point("agent.hooked");
+                            result = done;
+                        }
                         // Dropping the hook kills it.
                         Some(other) = tasks.recv() => next = Some(other),
                     }
                     Input::Hook(Hook::Register, result)
                 }
-                Task::Deregister(job) => Input::Hook(Hook::Deregister, self.deregister(&job, &mut place).await),
-                Task::Clean => Input::Cleaned(clean(&mut place).await.map_err(|error| error.to_string())),
+                Task::Deregister(job) => {
+                    let done = self.deregister(&job, &mut place).await;
+                    crash::point("agent.unhooked");
+                    Input::Hook(Hook::Deregister, done)
+                }
+                Task::Clean => {
+                    let done = clean(&mut place).await;
+                    crash::point("agent.cleaned");
+                    Input::Cleaned(done.map_err(|error| error.to_string()))
+                }
             };
             if inputs.send(input).await.is_err() {
                 break;

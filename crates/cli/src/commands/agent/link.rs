@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use baton::proto::{JoinRunner, JoinedRunner, RunnerOrder, SignalRunner};
 use baton::{Client, ClientError};
+use baton_core::pools::Signal;
+use baton_server::crash;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
@@ -123,6 +125,7 @@ impl Link {
         loop {
             match self.client.signal_runner(&self.runner, &self.token, signal).await {
                 Ok(answer) => {
+                    crash::point(said(signal.signal));
                     match answer.why {
                         Some(why) if !answer.counts => tracing::warn!(signal = word, %why, "it does not count"),
                         _ => tracing::info!(signal = word, run_id = signal.run_id.as_deref(), "said"),
@@ -149,6 +152,16 @@ impl Link {
         if is_disowned(&error) {
             let _ = self.inputs.send(Input::Disowned(error.to_string())).await;
         }
+    }
+}
+
+/// The crash point after a signal.
+fn said(signal: Signal) -> &'static str {
+    match signal {
+        Signal::Ready => "agent.said_ready",
+        Signal::Registered => "agent.said_registered",
+        Signal::Deregistered => "agent.said_deregistered",
+        Signal::RegisterFailed | Signal::DeregisterFailed => "agent.said_failed",
     }
 }
 

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::Client;
-use baton::proto::{JoinRunner, JoinedRunner};
+use baton::proto::{JoinRunner, JoinedRunner, RunnerAction};
+use baton_server::crash;
 use clap::{Args, ValueEnum};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -109,6 +110,7 @@ pub async fn agent(connection: &Connection, args: AgentArgs) -> Result<(), Exit>
         .map_err(|error| Exit::failed(format!("cannot use {}: {error}", directory.display())))?;
     let orphanage = Orphanage::open(BURY_EVERY)?;
     let mut shutdown = std::pin::pin!(shutdown);
+    crash::point("agent.started");
     // Kept in memory alone: jobs could read it anywhere else, and speak for the machine. An agent that falls does not come back, and the server replaces its machine.
     let join = JoinRunner { machine_id: machine_id.clone(), nonce: nonce()? };
     let joined = tokio::select! {
@@ -124,6 +126,7 @@ pub async fn agent(connection: &Connection, args: AgentArgs) -> Result<(), Exit>
             return args.end_with.end(Why::Unreachable).await;
         }
     };
+    crash::point("agent.joined");
     tracing::info!(runner_id = %joined.runner_id, pool = %joined.pool, namespace = %joined.namespace, "joined");
     let about = About {
         pool: joined.pool.clone(),
@@ -175,14 +178,23 @@ async fn live(
         for action in actions {
             tracing::debug!(?action, "to do");
             let task = match action {
-                Action::Register(job) => Task::Register(job),
-                Action::Deregister(job) => Task::Deregister(job),
+                Action::Register(job) => {
+                    crash::point("agent.register");
+                    Task::Register(job)
+                }
+                Action::Deregister(job) => {
+                    crash::point("agent.deregister");
+                    Task::Deregister(job)
+                }
                 Action::Clean => Task::Clean,
                 Action::Say(signal) => {
                     say.send_replace(Some(signal));
                     continue;
                 }
-                Action::End(why) => break 'life why,
+                Action::End(why) => {
+                    crash::point("agent.ending");
+                    break 'life why;
+                }
             };
             if tasks.send(task).await.is_err() {
                 tracing::error!("the hooks fell over");
@@ -198,6 +210,9 @@ async fn live(
             }
         };
         tracing::debug!(?input, "heard");
+        if matches!(&input, Input::Order(order) if order.action == RunnerAction::Keep && order.deadline.is_some()) {
+            crash::point("agent.kept");
+        }
         actions = agent.hear(input, now());
     };
     // Nothing of a run stays behind, whatever happens to the machine.

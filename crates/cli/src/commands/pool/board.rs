@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use baton::proto::{ClaimFailure, ClaimPhase, ClaimView};
+use baton_core::pools::ClaimState;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::show::because;
@@ -92,12 +93,17 @@ fn headline(claim: &ClaimView) -> String {
         count(claim, ClaimPhase::Registered),
         count(claim, ClaimPhase::Running),
     );
-    let missing = (claim.count as usize).saturating_sub(claim.runners.len());
+    // Nothing comes any more when it has ended.
+    let missing = match claim.state {
+        ClaimState::Waiting | ClaimState::Ready => (claim.count as usize).saturating_sub(claim.runners.len()),
+        ClaimState::Released | ClaimState::Failed => 0,
+    };
     let parts =
         [(running, "handed over"), (registered, "registered"), (registering, "registering"), (missing, "to come")];
     let parts: Vec<String> =
         parts.iter().filter(|(number, _)| *number > 0).map(|(number, what)| format!("{number} {what}")).collect();
-    format!("{} of {}, {}: {}", claim.run_id, claim.pool, claim.state.as_str(), parts.join(", "))
+    let parts = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
+    format!("{} of {}, {}{parts}", claim.run_id, claim.pool, claim.state.as_str())
 }
 
 fn table(claim: &ClaimView) -> String {
@@ -119,7 +125,7 @@ fn table(claim: &ClaimView) -> String {
 #[cfg(test)]
 mod tests {
     use baton::proto::{ClaimRunner, Time};
-    use baton_core::pools::{Cause, ClaimState, Usage};
+    use baton_core::pools::{Cause, Usage};
 
     use super::*;
 
@@ -162,6 +168,8 @@ mod tests {
         let claim = waiting(&[ClaimPhase::Registered, ClaimPhase::Registering], &[]);
         assert_eq!(headline(&claim), "ci-17 of linux, waiting: 1 registered, 1 registering, 2 to come");
         assert_eq!(table(&claim), "MACHINE  TYPE   PHASE\nm-1      local  registered\nm-1      local  registering\n");
+        let failed = ClaimView { state: ClaimState::Failed, ..waiting(&[], &[]) };
+        assert_eq!(headline(&failed), "ci-17 of linux, failed");
         let many = waiting(&[ClaimPhase::Running; 23], &[]);
         assert!(table(&many).ends_with("and 3 more"));
     }

@@ -71,7 +71,8 @@ pub(super) fn pool(pool: &PoolView) -> String {
     for (name, value) in &pool.options {
         table.field("option", Some(format!("{name}={value}")));
     }
-    table.field("machines", Some(format!("{} cores, {} MiB", pool.cpu, pool.memory_mib)));
+    let cores = if pool.cpu == 1 { "core" } else { "cores" };
+    table.field("machines", Some(format!("{} {cores}, {} MiB", pool.cpu, pool.memory_mib)));
     table.field("types", Some(pool.types.join(", ")).filter(|types| !types.is_empty()));
     let fallback = if pool.spot_fallback { ", on_demand while there are none" } else { "" };
     table.field("usage", Some(format!("{}{fallback}", pool.usage.as_str())));

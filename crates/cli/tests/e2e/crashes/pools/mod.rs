@@ -1,0 +1,79 @@
+//! `kill -9` of the server, of agents and of a provider's script at every step of a claim and a release.
+//!
+//! After each fall the store and the operating system have the same machines, as many as the pool is to keep, and a claim that waited is filled
+//! or has failed and can be repeated. Most of the time is spent waiting, so many grounds are played on at once.
+
+mod agents;
+mod fleet;
+mod server;
+
+use std::collections::BTreeSet;
+
+use baton_server::crash::{AGENT_POINTS, POOL_POINTS};
+use tokio::task::{JoinSet, LocalSet};
+
+use crate::site::Store;
+use server::Act;
+
+/// The points of the server that are reached with machines of the provider `local`, act by act; some the second time as well.
+const LOCAL: [(Act, &[&str]); 6] = [
+    (
+        Act::Create,
+        &["order.written", "local.noted", "local.noted:2", "local.started", "local.started:2", "order.created"],
+    ),
+    (Act::Create, &["order.recorded", "runner.joined", "runner.joined:2", "signal.noted", "signal.noted:2"]),
+    (
+        Act::Claim,
+        &["claim.opened", "claim.taken", "claim.taken:2", "signal.noted", "signal.noted:3", "claim.committed"],
+    ),
+    (Act::Impossible, &["claim.failed"]),
+    (Act::Release, &["claim.released", "signal.noted:2", "signal.noted:3", "pool.expired"]),
+    (Act::Shrink, &["keeper.ended", "machines.terminated", "machines.gone"]),
+];
+
+/// The points of the server that are reached with machines of a script.
+const FLEET: [&str; 6] =
+    ["order.written", "order.created", "order.recorded", "order.failed", "machines.terminated", "machines.gone"];
+
+/// Points of agents are shared out among so many grounds.
+const AGENT_GROUNDS: usize = 3;
+
+async fn play(store: Store) {
+    let mut grounds = JoinSet::new();
+    for (act, points) in LOCAL {
+        grounds.spawn_local(server::every_point(store, act, points));
+    }
+    let names: Vec<&str> = AGENT_POINTS.iter().map(|(name, _)| *name).collect();
+    for points in names.chunks(names.len().div_ceil(AGENT_GROUNDS)) {
+        grounds.spawn_local(agents::every_point(store, points.to_vec()));
+    }
+    grounds.spawn_local(fleet::every_point(store, &FLEET));
+    grounds.spawn_local(fleet::every_fall(store));
+    while let Some(played) = grounds.join_next().await {
+        if let Err(error) = played {
+            std::panic::resume_unwind(error.into_panic());
+        }
+    }
+}
+
+async fn every_point(store: Store) {
+    LocalSet::new().run_until(play(store)).await;
+}
+
+#[test]
+fn every_point_is_on_some_way() {
+    let local = LOCAL.iter().flat_map(|(_, points)| points.iter());
+    let walked: BTreeSet<&str> =
+        local.chain(&FLEET).map(|point| point.split_once(':').map_or(*point, |(name, _)| name)).collect();
+    assert_eq!(walked, POOL_POINTS.iter().map(|(name, _)| *name).collect());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everybody_on_sqlite() {
+    every_point(Store::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everybody_on_postgres() {
+    every_point(Store::Postgres).await;
+}
