@@ -32,10 +32,15 @@ pub struct GithubScope {
 }
 
 impl GithubScope {
+    /// Whether an option is about this.
+    pub fn is_option(name: &str) -> bool {
+        name.starts_with(PREFIX)
+    }
+
     /// What the options of a pool say, if it is one for GitHub.
     pub fn of(options: &BTreeMap<String, String>) -> Result<Option<GithubScope>, String> {
         let known = [REPOSITORY, ORGANIZATION, GROUP, METHOD];
-        let own = || options.keys().filter(|name| name.starts_with(PREFIX));
+        let own = || options.keys().filter(|name| GithubScope::is_option(name));
         if let Some(other) = own().find(|name| !known.contains(&name.as_str())) {
             return Err(format!("options: there is no {other}; {} are known", known.join(", ")));
         }

@@ -21,6 +21,8 @@ use crate::commands::worker::group::Group;
 const LISTENS: &str = "Listening for Jobs";
 /// How long the server may take: it tries GitHub several times.
 const CALL_TIMEOUT: Duration = Duration::from_secs(40);
+/// How long it may take to deregister. A machine that ends because there is no server does not wait longer for one.
+const DEREGISTER_MAX: Duration = Duration::from_secs(45);
 /// Pause before something is tried again; doubles each time.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
@@ -83,7 +85,9 @@ impl Github {
                 }
             }
         };
-        timeout(most, asked).await.unwrap_or_else(|_| Err("no server has deregistered it in time".into()))
+        timeout(most.min(DEREGISTER_MAX), asked)
+            .await
+            .unwrap_or_else(|_| Err("no server has deregistered it in time".into()))
     }
 }
 

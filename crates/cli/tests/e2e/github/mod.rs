@@ -73,13 +73,14 @@ impl Yard {
         }
     }
 
+    /// Waits until machines wait for claims, and nothing else. There may be two: one that is claimed has another in its place.
     async fn idle(&self) {
         let is_idle = async || {
             let pool = self.client.pool(NAMESPACE_DEFAULT, POOL).await.ok()?;
             let others = ["claimed", "running", "releasing"].iter().all(|state| pool.runners[*state] == 0);
-            (pool.runners["idle"] == 1 && others).then_some(())
+            (pool.runners["idle"] >= 1 && others).then_some(())
         };
-        eventually("one idle machine", is_idle).await;
+        eventually("idle machines", is_idle).await;
     }
 
     async fn claim(&self, run_id: &str) {
