@@ -96,6 +96,8 @@ async fn waiting(store: &Store, time: Duration, report: &mut Report) -> Result<(
     pool.provider = Some("command".into());
     pool.options.insert("script".into(), "script".into());
     client.create_pool(&pool).await?;
+    // Agents have no key.
+    let keyless = Client::new(&format!("http://{}", server.target.address), "")?;
     let mut agents = JoinSet::new();
     let mut started = 0;
     let deadline = Instant::now() + PATIENCE;
@@ -103,7 +105,7 @@ async fn waiting(store: &Store, time: Duration, report: &mut Report) -> Result<(
     while started < AGENTS {
         for asked in orders(directory.path())? {
             for number in 0..asked.count {
-                let (client, token) = (client.clone(), asked.environment.join_token.clone());
+                let (client, token) = (keyless.clone(), asked.environment.join_token.clone());
                 let machine_id = format!("{}-{number}", asked.token);
                 let stagger = Duration::from_secs(5) * started / AGENTS;
                 agents.spawn(async move { agent(&client, &token, machine_id, stagger).await });

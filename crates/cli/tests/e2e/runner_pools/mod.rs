@@ -1,6 +1,7 @@
 //! Runner pools as their users have them: the real server, the real commands, and machines that are processes here.
 
 pub mod ground;
+mod race;
 
 use std::collections::BTreeSet;
 
@@ -13,6 +14,7 @@ use crate::on_both_stores;
 use crate::site::{Gate, Store};
 use crate::wait::PATIENCE;
 use ground::Ground;
+use race::no_machine_is_claimed_twice;
 
 /// The machines that `baton pool claim` has printed.
 fn machines(printed: &str) -> BTreeSet<String> {
@@ -142,4 +144,5 @@ on_both_stores! {
     a_machine_whose_hook_fails_is_replaced_and_the_reason_is_seen,
     a_claim_goes_on_when_its_server_is_killed_and_its_machines_outlive_it,
     a_waiting_claim_that_is_interrupted_leaves_nothing_behind,
+    no_machine_is_claimed_twice,
 }

@@ -3,6 +3,7 @@
 use baton::proto::{ChangePool, CreatePool, OpenClaim};
 use baton_core::pools::ClaimState;
 
+use super::ATTEMPTS;
 use crate::runner_pools::ground::Ground;
 use crate::site::Store;
 
@@ -23,21 +24,26 @@ pub async fn every_point(store: Store, points: Vec<&'static str>) {
             std::fs::write(&fails, "").expect("our own directory");
         }
         std::fs::write(&falls, point).expect("our own directory");
-        around(&mut ground, point).await;
+        for attempt in 0..ATTEMPTS {
+            around(&mut ground, &format!("{point}-{attempt}")).await;
+            if !falls.exists() {
+                break;
+            }
+        }
         assert!(!falls.exists(), "nobody comes to the point {point}");
     }
     ground.delete(POOL).await;
 }
 
 /// A machine comes, two are claimed and released, and one goes.
-async fn around(ground: &mut Ground, point: &str) {
+async fn around(ground: &mut Ground, run: &str) {
     let keep = |min_idle| ChangePool { min_idle: Some(min_idle), ..ChangePool::default() };
     ground.change(POOL, keep(3)).await;
     ground.settled(POOL, 3).await;
-    let claim = ground.claim(POOL, &OpenClaim::new(point, 2)).await;
-    assert_eq!((claim.state, claim.count), (ClaimState::Ready, 2), "killed at {point}: {claim:?}");
-    let released = ground.release(POOL, point).await;
-    assert_eq!(released.state, ClaimState::Released, "killed at {point}: {released:?}");
+    let claim = ground.claim(POOL, &OpenClaim::new(run, 2)).await;
+    assert_eq!((claim.state, claim.count), (ClaimState::Ready, 2), "{run}: {claim:?}");
+    let released = ground.release(POOL, run).await;
+    assert_eq!(released.state, ClaimState::Released, "{run}: {released:?}");
     ground.settled(POOL, 3).await;
     ground.change(POOL, keep(2)).await;
     ground.settled(POOL, 2).await;

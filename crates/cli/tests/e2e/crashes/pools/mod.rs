@@ -35,6 +35,8 @@ const LOCAL: [(Act, &[&str]); 6] = [
 const FLEET: [&str; 6] =
     ["order.written", "order.created", "order.recorded", "order.failed", "machines.terminated", "machines.gone"];
 
+/// On a machine that has too much to do a way may be another one: a machine's agent joins before the answer about it is there, or is given up.
+const ATTEMPTS: usize = 3;
 /// Points of agents are shared out among so many grounds.
 const AGENT_GROUNDS: usize = 3;
 

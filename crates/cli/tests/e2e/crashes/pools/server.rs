@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use baton::proto::{ChangePool, ClaimView, CreatePool, OpenClaim};
 use baton_core::pools::{ClaimReason, ClaimState};
 
+use super::ATTEMPTS;
 use crate::runner_pools::ground::{self, Ground};
 use crate::site::Store;
 
@@ -30,14 +31,19 @@ pub enum Act {
 pub async fn every_point(store: Store, falls_in: Act, points: &'static [&'static str]) {
     let mut ground = Ground::new(store).await;
     for point in points {
-        tell(&mut ground, falls_in, point).await;
+        for attempt in 0..ATTEMPTS {
+            tell(&mut ground, falls_in, point, attempt).await;
+            if ground.has_fallen() {
+                break;
+            }
+        }
         assert!(ground.has_fallen(), "nobody comes to the point {point} in the act {falls_in:?}");
     }
 }
 
-async fn tell(ground: &mut Ground, falls_in: Act, point: &str) {
+async fn tell(ground: &mut Ground, falls_in: Act, point: &str, attempt: usize) {
     let arm = |act: Act| (act == falls_in).then_some(point);
-    let pool = &point.replace(['.', ':'], "-");
+    let pool = &format!("{}-{attempt}", point.replace(['.', ':'], "-"));
     let new = CreatePool { min_idle: MIN_IDLE, max_size: Some(MAX_SIZE), idle_ms: Some(200), ..CreatePool::new(pool) };
     ground.serve(arm(Act::Create)).await;
     ground.create(&new).await;
