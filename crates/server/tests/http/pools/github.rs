@@ -138,7 +138,7 @@ async fn a_claim_says_what_github_said(on: On) {
     agent.order = agent.call(&rig, "POST", "signals", said.to_string()).await.json()["order"].clone();
     eventually("the claim knows", async || {
         let failure = rig.claimed("run").await["failures"][0].clone();
-        failure["cause"] == "register_failed" && failure["detail"] == Value::from(why.clone())
+        failure["cause"] == "register_failed" && failure["detail"] == why
     })
     .await;
 }
