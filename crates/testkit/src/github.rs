@@ -109,7 +109,7 @@ impl GitHub {
         self.with(|state| state.runners.retain(|runner| runner.name != name));
     }
 
-    /// The next call goes like this.
+    /// The next call that is about one runner goes like this.
     pub fn next(&self, fault: GitHubFault) {
         self.with(|state| state.faults.push_back(fault));
     }
@@ -143,9 +143,11 @@ impl GitHub {
             None
         };
         let method = head.method.as_str();
+        // Servers list all runners now and then, whatever a test does.
+        let lists_all = method == "GET" && !head.uri.query().unwrap_or_default().contains("name=");
         let fault = self.with(|state| {
             state.calls.push(format!("{method} {}", head.uri));
-            state.faults.pop_front()
+            if lists_all { None } else { state.faults.pop_front() }
         });
         if let Some((status, message)) = complaint {
             return Ok(response(status, &[], &json!({"message": message})));
