@@ -117,16 +117,10 @@ async fn waiting(store: &Store, time: Duration, report: &mut Report) -> Result<(
         }
         sleep(LOOK).await;
     }
-    until_idle(&client, AGENTS).await?;
-    sleep(SETTLED_AFTER).await;
+    while_all_live(&mut agents, until_idle(&client, AGENTS)).await??;
+    while_all_live(&mut agents, sleep(SETTLED_AFTER)).await?;
     let (begun, before) = (Instant::now(), cpu_seconds(server.pid())?);
-    tokio::select! {
-        () = sleep(time) => {}
-        Some(ended) = agents.join_next() => {
-            let ended = ended.map_err(|error| Exit::failed(error.to_string()))?;
-            return Err(ended.map_or_else(Exit::from, |never| match never {}));
-        }
-    }
+    while_all_live(&mut agents, sleep(time)).await?;
     let cpu = 100.0 * (cpu_seconds(server.pid())? - before) / begun.elapsed().as_secs_f64();
     let idle = idle(&client).await?;
     let peer = store.peer();
@@ -138,6 +132,20 @@ async fn waiting(store: &Store, time: Duration, report: &mut Report) -> Result<(
 }
 
 enum Never {}
+
+/// Waits for something, unless an agent gives up before.
+async fn while_all_live<T>(
+    agents: &mut JoinSet<Result<Never, ClientError>>,
+    waiting: impl Future<Output = T>,
+) -> Result<T, Exit> {
+    tokio::select! {
+        done = waiting => Ok(done),
+        Some(ended) = agents.join_next() => {
+            let ended = ended.map_err(|error| Exit::failed(error.to_string()))?;
+            Err(ended.map_or_else(Exit::from, |never| match never {}))
+        }
+    }
+}
 
 /// An agent of a machine that nobody claims.
 async fn agent(client: &Client, token: &str, machine_id: String, stagger: Duration) -> Result<Never, ClientError> {
@@ -169,13 +177,14 @@ async fn agent(client: &Client, token: &str, machine_id: String, stagger: Durati
 const SCRIPT: &str = r#"#!/bin/sh
 cd "$(dirname "$0")" || exit 1
 input=$(cat)
+made='*'
 if [ "$1" = create ]; then
-    token=$(printf '%s' "$input" | sed -n 's/.*"token":"\([^"]*\)".*/\1/p')
-    [ -e "$token.taken" ] || { printf '%s' "$input" >"$token.draft"; mv "$token.draft" "$token.order"; }
+    made=$(printf '%s' "$input" | sed -n 's/.*"token":"\([^"]*\)".*/\1/p')
     count=$(printf '%s' "$input" | sed -n 's/.*"count":\([0-9]*\).*/\1/p')
-    seq 0 $((count - 1)) | sed "s/.*/{\"id\":\"$token-&\",\"token\":\"$token\"}/" | paste -sd, >"$token.made"
+    seq 0 $((count - 1)) | sed "s/.*/{\"id\":\"$made-&\",\"token\":\"$made\"}/" | paste -sd, >"$made.made"
+    [ -e "$made.taken" ] || { printf '%s' "$input" >"$made.draft" && mv "$made.draft" "$made.order"; }
 fi
-[ "$1" = terminate ] || printf '{"machines":[%s]}' "$(cat ./*.made 2>/dev/null | paste -sd,)"
+[ "$1" = terminate ] || printf '{"machines":[%s]}' "$(cat ./$made.made 2>/dev/null | paste -sd,)"
 "#;
 
 fn write_script(directory: &Path) -> io::Result<()> {

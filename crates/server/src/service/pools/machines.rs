@@ -81,7 +81,12 @@ async fn take_over(
     order: OrderId,
     made: Vec<ProviderMachine>,
 ) -> Result<(), Error> {
-    let made: Vec<_> = made.into_iter().filter(|machine| has_a_name(pool, &machine.id)).collect();
+    // A provider that names too much must not have machines bound twice, or ended, that somebody else has.
+    let rows = all_runners(app, pool).await?;
+    let others = rows.iter().filter(|row| row.order != order && row.rules.state != RunnerState::Gone);
+    let others: BTreeSet<&str> = others.filter_map(|row| row.machine_id.as_deref()).collect();
+    let is_new = |machine: &ProviderMachine| !others.contains(machine.id.as_str()) && has_a_name(pool, &machine.id);
+    let made: Vec<_> = made.into_iter().filter(is_new).collect();
     if made.is_empty() {
         return Ok(());
     }

@@ -18,6 +18,8 @@ pub enum Mood {
     FallsHalfway,
     /// Makes one more than was asked for.
     MakesTooMany,
+    /// Names all machines that are there as those of the order.
+    NamesOthers,
     /// Says no to spot machines, and makes others.
     HasNoSpot,
 }
@@ -126,6 +128,11 @@ impl Provider for Fake {
                     let mut made = state.make(wanted, wanted.count);
                     made.push(state.make_one(format!("{}-too-many", &wanted.token[..8]), wanted));
                     Some(Ok(made))
+                }
+                Some(Mood::NamesOthers) => {
+                    state.make(wanted, wanted.count);
+                    let named = state.machines.iter().map(|(id, (_, usage))| machine(id, &wanted.token, *usage));
+                    Some(Ok(named.collect()))
                 }
                 Some(Mood::HasNoSpot) if wanted.usage == Usage::Spot => {
                     Some(Err(ProviderError::Refused("no spot capacity".into())))

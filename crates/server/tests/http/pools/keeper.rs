@@ -56,6 +56,24 @@ async fn machines_that_nobody_asked_for_are_ended(on: On) {
     assert_eq!(rig.fake.machines().len(), 1);
 }
 
+async fn machines_that_others_have_are_left_alone_whatever_a_provider_says(on: On) {
+    let rig = Rig::start(on).await;
+    rig.pool(json!({"min_idle": 3, "max_size": 9})).await;
+    let mut before = rig.idle(3).await;
+    rig.fake.next(Mood::NamesOthers);
+    rig.server.call("PATCH", "/api/v1/pools/ci", r#"{"min_idle": 6}"#).await;
+    eventually("six have a machine", async || {
+        let runners = rig.runners("").await;
+        let machines: BTreeSet<String> = runners.iter().map(|runner| runner["machine_id"].to_string()).collect();
+        machines.len() == 6 && !machines.contains("null")
+    })
+    .await;
+    assert_eq!(rig.fake.terminated(), [""; 0]);
+    rig.claims("run-1", 3).await;
+    rig.register_all(&mut before, "run-1").await;
+    assert_eq!(rig.settled("run-1").await["state"], "ready");
+}
+
 async fn a_machine_that_is_lost_is_replaced(on: On) {
     let rig = Rig::with(on, |settings| settings.pool_silent_ms = 100_000_000).await;
     rig.pool(json!({"min_idle": 1, "max_size": 1})).await;
@@ -128,6 +146,7 @@ on_both!(
     a_provider_that_falls_halfway_is_asked_again_under_the_same_token,
     a_provider_that_hangs_is_given_up_and_asked_again,
     machines_that_nobody_asked_for_are_ended,
+    machines_that_others_have_are_left_alone_whatever_a_provider_says,
     a_machine_that_is_lost_is_replaced,
     spot_falls_back_to_on_demand_at_once,
     after_a_refusal_creation_backs_off,
