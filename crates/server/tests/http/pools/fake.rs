@@ -20,6 +20,10 @@ pub enum Mood {
     MakesTooMany,
     /// Says no to spot machines, and makes others.
     HasNoSpot,
+    /// Makes half of what was asked for, and says so.
+    MakesHalf,
+    /// Says that somebody has to mend something.
+    IsMisconfigured,
 }
 
 #[derive(Debug, Default)]
@@ -124,6 +128,8 @@ impl Provider for Fake {
                     made.push(state.make_one(format!("{}-too-many", &wanted.token[..8]), wanted));
                     Some(Ok(made))
                 }
+                Some(Mood::MakesHalf) => Some(Ok(state.make(wanted, wanted.count / 2))),
+                Some(Mood::IsMisconfigured) => Some(Err(ProviderError::Misconfigured("no rights".into()))),
                 Some(Mood::HasNoSpot) if wanted.usage == Usage::Spot => {
                     Some(Err(ProviderError::Refused("no spot capacity".into())))
                 }
