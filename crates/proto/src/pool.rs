@@ -53,7 +53,7 @@ pub struct CreatePool {
     pub namespace: String,
     /// Chosen by whoever makes it; unique in its namespace.
     pub name: String,
-    /// Who makes its machines: `local` (unless given) or `command`.
+    /// Who makes its machines: `local` (unless given), `command` or `ec2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
     /// What that provider needs to know, and with the prefix `agent.` what its agents need to know.

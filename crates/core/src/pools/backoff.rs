@@ -25,7 +25,8 @@ pub struct BackoffRule {
     pub first_ms: u64,
     /// Longest wait.
     pub max_ms: u64,
-    /// How long a pool that may do so has machines on demand after spot machines were refused.
+    /// How long a pool that may do so has machines on demand after spot machines were refused. 0: those were refused for another reason, and
+    /// would be, too.
     pub spot_ms: Millis,
 }
 
@@ -46,7 +47,7 @@ impl Backoff {
 
     /// An order was refused. `jitter` is a die from 0 to 1.
     pub fn failed(&self, rule: &BackoffRule, spec: &PoolSpec, usage: Usage, now: Millis, jitter: f64) -> Backoff {
-        if usage == Usage::Spot && spec.spot_fallback {
+        if usage == Usage::Spot && spec.spot_fallback && rule.spot_ms > 0 {
             return Backoff { spot_after: Some(now.saturating_add(rule.spot_ms)), ..*self };
         }
         let failures = self.failures.saturating_add(1).min(ATTEMPTS_MAX);

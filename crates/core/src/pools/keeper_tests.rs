@@ -145,6 +145,17 @@ fn a_refused_spot_order_is_made_on_demand_at_once_and_later_as_spot_again() {
 }
 
 #[test]
+fn what_machines_on_demand_would_not_help_waits_and_stays_spot() {
+    let rule = BackoffRule { spot_ms: 0, ..BackoffRule::default() };
+    let spec = spec(1, 10);
+    let refused = Backoff::default().failed(&rule, &spec, Usage::Spot, NOW, 0.5);
+    let next = want(&spec, false, &stock(0), &[], &refused, NOW);
+    assert_eq!((next.create, refused.failures), (0, 1));
+    let later = want(&spec, false, &stock(0), &[], &refused, next.look_at.unwrap());
+    assert_eq!((later.create, later.usage), (1, Usage::Spot));
+}
+
+#[test]
 fn creation_waits_longer_after_each_failure_and_no_longer_after_a_success() {
     let (rule, spec) = (BackoffRule::default(), PoolSpec { usage: Usage::OnDemand, ..spec(1, 10) });
     let mut backoff = Backoff::default();

@@ -23,7 +23,7 @@ pub use local::LocalProvider;
 /// The provider of a pool that names none.
 pub const PROVIDER_DEFAULT: &str = "local";
 /// Options of a pool with this prefix are for its agents.
-const AGENT_PREFIX: &str = "agent.";
+pub const AGENT_PREFIX: &str = "agent.";
 /// Longest name of a machine, in bytes.
 pub const MACHINE_ID_BYTES_MAX: usize = 200;
 
@@ -69,9 +69,12 @@ pub struct ProviderMachine {
 /// Why a provider did not do what it was asked.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ProviderError {
-    /// It says no: there is no use in asking for the same again.
+    /// It says no: there is no use in asking for the same again. Other machines may be had; a pool of spot machines tries those on demand.
     #[error("{0}")]
     Refused(String),
+    /// It says no, and would say so to any machine: somebody has to mend a setting, or give rights.
+    #[error("{0}")]
+    Misconfigured(String),
     /// Nobody knows what became of it: the same is asked again.
     #[error("{0}")]
     Unclear(String),
@@ -83,7 +86,7 @@ pub trait Provider: Send + Sync + fmt::Debug {
     /// Says what is wrong with the options of a pool, in words for the person who wrote them.
     fn check(&self, spec: &PoolSpec) -> Result<(), String>;
 
-    /// True when whoever makes pools decides what runs on the machine of this server.
+    /// True when whoever makes pools decides what runs on the machine of this server, or in its name.
     fn runs_here(&self) -> bool;
 
     /// Makes machines. The same token again gives the same machines; fewer than asked for is no error, and the rest is asked for again.
@@ -135,7 +138,7 @@ impl Providers {
 }
 
 /// The variables that a pool's options set for its agents: `agent.register_hook` is `BATON_AGENT_REGISTER_HOOK`.
-pub(crate) fn agent_variables(options: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+pub fn agent_variables(options: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let own = |(name, value): (&String, &String)| {
         let name = name.strip_prefix(AGENT_PREFIX)?.to_ascii_uppercase();
         Some((format!("BATON_AGENT_{name}"), value.clone()))

@@ -28,7 +28,7 @@ pub struct CreateArgs {
     /// Its namespace.
     #[arg(long, short, default_value = NAMESPACE_DEFAULT)]
     namespace: String,
-    /// Who makes its machines: local (unless given) or command.
+    /// Who makes its machines: local (unless given), command or ec2.
     #[arg(long)]
     provider: Option<String>,
     /// What the provider, or with the prefix `agent.` its agents, need to know. May be given several times.

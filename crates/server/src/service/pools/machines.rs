@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton_core::pools::{Cause, OrderId, RunnerId, RunnerState};
+use baton_core::pools::{BackoffRule, Cause, OrderId, RunnerId, RunnerState};
 use baton_core::{Millis, token};
 use baton_store::{MachineAnswer, NewMachine, Order, Page, Pool, PoolRunner, RunnerAnswer, RunnerEnd, RunnerFilter};
 
@@ -51,26 +51,43 @@ pub(crate) async fn create(app: &App, pool: &Pool, order: &Order) -> Result<(), 
     }
     let wanted =
         Create { pool: info, token: order.id.to_string(), count: order.count, usage: order.usage, environment };
-    match call(app, provider.create(&wanted)).await {
-        Ok(made) => {
-            crash::point("order.created");
-            take_over(app, pool, provider.as_ref(), order.id, made).await
-        }
-        Err(ProviderError::Refused(why)) => {
-            tracing::warn!(pool = pool.name, order = %order.id, why, "the provider refuses to create machines");
-            let rule = app.current().pool_backoff();
-            app.store.fail_order(order.id, &message(&why), rule, app.entropy.die()).await?;
-            crash::point("order.failed");
-            // Spot machines may have to be replaced by others at once.
-            app.pools.keeper.ring();
-            Ok(())
-        }
-        Err(ProviderError::Unclear(why)) => {
-            tracing::warn!(pool = pool.name, order = %order.id, why, "machines are asked for again");
-            app.pools.keeper.ring_in(app.current().pool_ask());
-            Ok(())
+    let mut had = 0;
+    loop {
+        match call(app, provider.create(&wanted)).await {
+            Ok(made) => {
+                crash::point("order.created");
+                let has = made.len();
+                take_over(app, pool, provider.as_ref(), order.id, made).await?;
+                if has >= order.count as usize || has <= had {
+                    return Ok(());
+                }
+                // Whether there are more is better known now than in a minute: a pool of spot machines may have others instead.
+                had = has;
+            }
+            Err(ProviderError::Refused(why)) => {
+                return fail(app, pool, order, &why, app.current().pool_backoff()).await;
+            }
+            Err(ProviderError::Misconfigured(why)) => {
+                let rule = BackoffRule { spot_ms: 0, ..app.current().pool_backoff() };
+                return fail(app, pool, order, &why, rule).await;
+            }
+            Err(ProviderError::Unclear(why)) => {
+                tracing::warn!(pool = pool.name, order = %order.id, why, "machines are asked for again");
+                app.pools.keeper.ring_in(app.current().pool_ask());
+                return Ok(());
+            }
         }
     }
+}
+
+/// Gives up what an order still lacks.
+async fn fail(app: &App, pool: &Pool, order: &Order, why: &str, rule: BackoffRule) -> Result<(), Error> {
+    tracing::warn!(pool = pool.name, order = %order.id, why, "the provider refuses to create machines");
+    app.store.fail_order(order.id, &message(why), rule, app.entropy.die()).await?;
+    crash::point("order.failed");
+    // Spot machines may have to be replaced by others at once.
+    app.pools.keeper.ring();
+    Ok(())
 }
 
 /// Binds machines to the rows of their order, and ends those that are too many.

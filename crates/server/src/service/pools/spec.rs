@@ -65,7 +65,12 @@ pub(super) fn changed(spec: &PoolSpec, wanted: &ChangePool) -> PoolSpec {
 pub(super) fn check(app: &App, caller: &Caller, spec: &PoolSpec) -> Result<(), Error> {
     let Some(provider) = app.pools.providers.get(&spec.provider) else {
         let names = app.pools.providers.names().join(", ");
-        return Err(Error::Invalid(format!("there is no provider {}; this server has {names}", spec.provider)));
+        let hint = match spec.provider.as_str() {
+            "ec2" => ", and was built without the feature ec2",
+            "command" => ", and no pool_command_directory",
+            _ => "",
+        };
+        return Err(Error::Invalid(format!("there is no provider {}; this server has {names}{hint}", spec.provider)));
     };
     // Whoever says what such agents run says what runs next to the server: that is not for the administrator of a part.
     if provider.runs_here() && caller.namespace.is_some() {

@@ -22,6 +22,10 @@ pub enum Mood {
     NamesOthers,
     /// Says no to spot machines, and makes others.
     HasNoSpot,
+    /// Makes half of what was asked for, and says so.
+    MakesHalf,
+    /// Says that somebody has to mend something.
+    IsMisconfigured,
 }
 
 #[derive(Debug, Default)]
@@ -134,6 +138,8 @@ impl Provider for Fake {
                     let named = state.machines.iter().map(|(id, (_, usage))| machine(id, &wanted.token, *usage));
                     Some(Ok(named.collect()))
                 }
+                Some(Mood::MakesHalf) => Some(Ok(state.make(wanted, wanted.count / 2))),
+                Some(Mood::IsMisconfigured) => Some(Err(ProviderError::Misconfigured("no rights".into()))),
                 Some(Mood::HasNoSpot) if wanted.usage == Usage::Spot => {
                     Some(Err(ProviderError::Refused("no spot capacity".into())))
                 }

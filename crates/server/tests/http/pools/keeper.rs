@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use baton_core::pools::Usage;
 use serde_json::json;
 
 use super::fake::Mood;
@@ -94,6 +95,37 @@ async fn spot_falls_back_to_on_demand_at_once(on: On) {
     assert_eq!(rig.runners("state=idle").await[0]["usage"], "on_demand");
 }
 
+async fn of_what_came_in_part_the_rest_is_asked_for_at_once(on: On) {
+    let rig = Rig::start(on).await;
+    rig.fake.next(Mood::MakesHalf);
+    rig.fake.next(Mood::Refuses("no more spot machines"));
+    rig.pool(json!({"min_idle": 4, "max_size": 4, "usage": "spot", "spot_fallback": true})).await;
+    rig.idle(4).await;
+    let asked: Vec<_> = rig.fake.asked().into_iter().map(|create| (create.count, create.usage)).collect();
+    assert_eq!(asked, [(4, Usage::Spot), (4, Usage::Spot), (2, Usage::OnDemand)]);
+    assert_eq!(tokens(&rig).len(), 2);
+    assert_eq!(rig.fake.terminated(), [""; 0]);
+}
+
+async fn a_provider_that_never_makes_more_than_a_part_is_not_asked_all_the_time(on: On) {
+    let rig = Rig::start(on).await;
+    rig.fake.always(Some(Mood::MakesHalf));
+    rig.pool(json!({"min_idle": 4, "max_size": 4})).await;
+    rig.idle(2).await;
+    assert_eq!(rig.fake.asked().len(), 2);
+}
+
+async fn what_somebody_has_to_mend_is_no_reason_for_machines_on_demand(on: On) {
+    let rig = Rig::start(on).await;
+    rig.fake.next(Mood::IsMisconfigured);
+    rig.pool(json!({"min_idle": 1, "max_size": 1, "usage": "spot", "spot_fallback": true})).await;
+    eventually("it is told", async || rig.show().await["error"] == "no rights").await;
+    assert!(rig.show().await["create_after"].is_string(), "it waits");
+    rig.server.clock.advance(10_000);
+    rig.idle(1).await;
+    assert_eq!(rig.runners("state=idle").await[0]["usage"], "spot");
+}
+
 async fn after_a_refusal_creation_backs_off(on: On) {
     let rig = Rig::start(on).await;
     rig.fake.always(Some(Mood::Refuses("quota")));
@@ -149,6 +181,9 @@ on_both!(
     machines_that_others_have_are_left_alone_whatever_a_provider_says,
     a_machine_that_is_lost_is_replaced,
     spot_falls_back_to_on_demand_at_once,
+    of_what_came_in_part_the_rest_is_asked_for_at_once,
+    a_provider_that_never_makes_more_than_a_part_is_not_asked_all_the_time,
+    what_somebody_has_to_mend_is_no_reason_for_machines_on_demand,
     after_a_refusal_creation_backs_off,
     idle_machines_beyond_min_idle_end_after_a_while,
     an_agent_that_never_comes_up_is_replaced,
