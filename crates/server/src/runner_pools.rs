@@ -60,6 +60,8 @@ pub struct RunnerPools {
     pub(crate) strays: Mutex<HashMap<(PoolNo, String), Millis>>,
     /// When providers were last asked what they have.
     pub(crate) swept_at: Mutex<Option<Millis>>,
+    /// Until when pools create nothing, because their last machines came to nothing, as it was last said.
+    pub(crate) held_until: Mutex<HashMap<PoolNo, Millis>>,
     /// Pools whose numbers are shown.
     pub(crate) counted: Mutex<BTreeSet<PoolNo>>,
     store: Arc<dyn Store>,
@@ -103,6 +105,7 @@ impl RunnerPools {
             calls: Arc::new(Semaphore::new(PROVIDER_CALLS_MAX)),
             strays: Mutex::default(),
             swept_at: Mutex::default(),
+            held_until: Mutex::default(),
             counted: Mutex::default(),
             store: store.clone(),
             news,

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::super::spec::MinIdleRule;
-use super::super::{BackoffRule, Wanted};
+use super::super::{BackoffRule, RunnerState, Turn, Wanted};
 use super::*;
 use proptest::prelude::*;
 
@@ -197,4 +197,48 @@ proptest! {
         let second = want_of(&spec, &after, &waiting);
         prop_assert_eq!((second.create, second.end), (0, vec![]), "a second look finds nothing to do");
     }
+}
+
+fn turn(at: Millis, from: RunnerState, to: RunnerState, cause: Option<Cause>) -> Turn {
+    Turn { at, from: Some(from), to, cause }
+}
+
+fn wasted(at: Millis) -> Turn {
+    turn(at, RunnerState::Creating, RunnerState::Terminating, Some(Cause::Lost))
+}
+
+#[test]
+fn machines_that_come_to_nothing_are_made_more_and_more_seldom() {
+    let rule = BackoffRule { first_ms: 1_000, max_ms: 60_000, spot_ms: 0 };
+    let after = |times: &[Millis]| rule.after_waste(times.iter().map(|at| wasted(*at)));
+    assert_eq!(after(&[]), None);
+    assert_eq!(after(&[NOW]), Some(NOW + 1_000));
+    assert_eq!(after(&[NOW, NOW - 10, NOW - 20]), Some(NOW + 1_000), "one order");
+    assert_eq!(after(&[NOW, NOW - 1_000]), Some(NOW + 2_000));
+    assert_eq!(after(&[NOW, NOW - 10, NOW - 2_000, NOW - 3_500]), Some(NOW + 4_000));
+    let many: Vec<Millis> = (0..100).map(|number| NOW - number * 60_000).collect();
+    assert_eq!(after(&many), Some(NOW + 60_000));
+}
+
+#[test]
+fn a_machine_that_was_of_use_makes_good_what_was_before_it() {
+    let rule = BackoffRule { first_ms: 1_000, max_ms: 60_000, spot_ms: 0 };
+    let used = turn(NOW - 500, RunnerState::Claimed, RunnerState::Running, None);
+    assert_eq!(rule.after_waste([used, wasted(NOW - 600)]), None);
+    assert_eq!(rule.after_waste([wasted(NOW), used, wasted(NOW - 9_000)]), Some(NOW + 1_000));
+}
+
+#[test]
+fn not_every_end_is_a_waste() {
+    let rule = BackoffRule::default();
+    let counts = |from, cause| rule.after_waste([turn(NOW, from, RunnerState::Terminating, Some(cause))]).is_some();
+    let from_creating: Vec<Cause> =
+        Cause::ALL.into_iter().filter(|cause| counts(RunnerState::Creating, *cause)).collect();
+    let broken = [Cause::CreateTimeout, Cause::RegisterFailed, Cause::RegisterTimeout];
+    let silent = [Cause::Silent, Cause::Abandoned, Cause::Lost];
+    assert_eq!(from_creating, [&broken[..], &silent[..]].concat());
+    let from_claimed: Vec<Cause> =
+        Cause::ALL.into_iter().filter(|cause| counts(RunnerState::Claimed, *cause)).collect();
+    assert_eq!(from_claimed, [Cause::RegisterFailed, Cause::RegisterTimeout]);
+    assert_eq!(rule.after_waste([turn(NOW, RunnerState::Creating, RunnerState::Idle, None)]), None);
 }

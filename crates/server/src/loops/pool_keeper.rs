@@ -8,9 +8,10 @@ use std::sync::Mutex;
 
 use baton_core::Millis;
 use baton_core::pools::keeper::want;
-use baton_core::pools::{Cause, OrderId, RunnerId, RunnerState, Usage};
+use baton_core::pools::{Cause, OrderId, RunnerId, RunnerState, Turn, Usage};
 use baton_store::{
-    NewOrder, OrderAnswer, Page, Pool, PoolNo, PoolRunner, RunnerAnswer, RunnerEnd, RunnerFilter, RunnerRef,
+    EventFilter, NewOrder, OrderAnswer, Page, Pool, PoolNo, PoolRunner, RunnerAnswer, RunnerEnd, RunnerFilter,
+    RunnerRef,
 };
 
 use crate::service::pools::{github, machines};
@@ -19,6 +20,8 @@ use crate::{App, Error, crash};
 /// Orders, or runners to be ended, in one pass.
 const ORDERS_MAX: usize = 100;
 const ENDINGS_MAX: usize = 500;
+/// Most moves that are looked at, to tell whether a pool's machines are of use.
+const TURNS_MAX: usize = 200;
 /// Rows of each kind that are forgotten in one call.
 const RETAIN_MAX: usize = 1_000;
 /// How often GitHub is asked which runners it has. It counts calls, and whatever is left there does no harm.
@@ -98,10 +101,26 @@ async fn keep(app: &App, pool: &Pool) -> Result<Kept, Error> {
     if is_deleting && seen.stock.creating > 0 {
         end_creating(app, &seen.pool).await?;
     }
-    if wanted.create > 0 {
+    if wanted.create > 0 && may_create(app, &seen.pool, seen.now).await? {
         return Ok(Kept { ordered: order(app, &seen.pool, wanted.create, wanted.usage).await?, is_deleted: false });
     }
     Ok(Kept { ordered: 0, is_deleted: is_deleting && seen.stock.size() == 0 })
+}
+
+/// False while the last machines of a pool came to nothing so often that the next ones are to wait.
+async fn may_create(app: &App, pool: &Pool, now: Millis) -> Result<bool, Error> {
+    let filter = EventFilter { pool: Some(pool.number), ..EventFilter::default() };
+    let events = app.store.runner_events(filter, Page { after: None, limit: TURNS_MAX }).await?;
+    let turns = events.iter().map(|event| Turn { at: event.at, from: event.from, to: event.to, cause: event.cause });
+    let Some(after) = app.current().pool_backoff().after_waste(turns).filter(|after| *after > now) else {
+        return Ok(true);
+    };
+    app.pools.keeper.ring_at(after.saturating_add(1), now);
+    let said = app.pools.held_until.lock().expect("nobody panics while holding it").insert(pool.number, after);
+    if said != Some(after) {
+        tracing::warn!(pool = pool.name, wait_ms = after - now, "machines came to nothing; the next ones wait");
+    }
+    Ok(false)
 }
 
 /// Nobody waits for machines that a deleted pool is still to get.

@@ -260,6 +260,9 @@ statements! {
     DUE_ORDERS = "due_orders.sqlite.sql";
     INSERT_RUNNER_EVENT = "insert_runner_event.sqlite.sql";
     LIST_RUNNER_EVENTS = "list_runner_events.sqlite.sql";
+    LIST_EVENTS_OF_POOL = "list_events_of_pool.sqlite.sql";
+    LIST_EVENTS_OF_RUNNER = "list_events_of_runner.sqlite.sql";
+    LIST_EVENTS_OF_CLAIM = "list_events_of_claim.sqlite.sql";
     ADD_POOL_TOTAL = "add_pool_total.sqlite.sql";
     LIST_POOL_TOTALS = "list_pool_totals.sqlite.sql";
     DELETE_RUNNERS = "delete_runners.sqlite.sql";

@@ -195,9 +195,17 @@ impl Pools for SqliteStore {
     async fn runner_events(&self, filter: EventFilter, page: Page<i64>) -> StoreResult<Vec<RunnerEvent>> {
         self.read(move |sql| {
             let runner = filter.runner.map(|id| *id.0.as_bytes());
-            let after = page.after.unwrap_or(i64::MAX);
-            let parameters = params![after, filter.pool, runner, filter.claim, page.limit as i64];
-            sql.rows(statements::LIST_RUNNER_EVENTS, parameters, rows::event)
+            let (after, limit) = (page.after.unwrap_or(i64::MAX), page.limit as i64);
+            // Each by the index that finds the fewest: SQLite does not choose one for a filter that may be missing.
+            let statement = match filter {
+                EventFilter { claim: Some(_), .. } => statements::LIST_EVENTS_OF_CLAIM,
+                EventFilter { runner: Some(_), .. } => statements::LIST_EVENTS_OF_RUNNER,
+                EventFilter { pool: Some(_), .. } => statements::LIST_EVENTS_OF_POOL,
+                EventFilter { pool: None, runner: None, claim: None } => {
+                    return sql.rows(statements::LIST_RUNNER_EVENTS, params![after, limit], rows::event);
+                }
+            };
+            sql.rows(statement, params![after, filter.pool, runner, filter.claim, limit], rows::event)
         })
         .await
     }
