@@ -123,7 +123,10 @@ impl Errand<'_> {
 
     async fn jit(&self, name: &str, label: &str) -> Result<Minted, String> {
         let wanted = json!({
-            "name": name, "runner_group_id": self.scope.group.unwrap_or(GROUP_DEFAULT), "labels": [label], "work_folder": WORK_FOLDER,
+            "name": name,
+            "runner_group_id": self.scope.group.unwrap_or(GROUP_DEFAULT),
+            "labels": [label],
+            "work_folder": WORK_FOLDER,
         });
         for _ in 0..REPLACEMENTS_MAX {
             match self.call(Method::POST, "/generate-jitconfig", Some(&wanted)).await {
