@@ -18,32 +18,23 @@ use crate::stored::entries;
 use crate::wait::PATIENCE;
 
 /// Pause between two looks, and before a call is repeated.
-const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(50);
 const NAMESPACE: &str = "default";
-/// Nobody is given up for being slow on a machine that has much to do.
-const PATIENT: [(&str, &str); 6] = [
-    ("BATON_POOL_HEARTBEAT_TIMEOUT_MS", "60000"),
-    ("BATON_POOL_NEW_HEARTBEAT_TIMEOUT_MS", "60000"),
-    ("BATON_POOL_REGISTER_MS", "60000"),
-    ("BATON_POOL_RELEASE_MS", "60000"),
-    ("BATON_POOL_SILENT_MS", "60000"),
-    ("BATON_POOL_CREATE_MS", "60000"),
-];
-/// Everything that is waited for comes soon, and an agent that nobody looks after any more ends before long.
-const QUICK: [(&str, &str); 15] = [
-    ("BATON_POOL_HEARTBEAT_MS", "300"),
-    ("BATON_POOL_HEARTBEAT_TIMEOUT_MS", "3000"),
-    ("BATON_POOL_NEW_HEARTBEAT_TIMEOUT_MS", "3000"),
-    ("BATON_POOL_REGISTER_MS", "4000"),
-    ("BATON_POOL_NEW_REGISTER_MS", "8000"),
-    ("BATON_POOL_CREATE_MS", "6000"),
-    ("BATON_POOL_RELEASE_MS", "4000"),
-    ("BATON_POOL_SILENT_MS", "3000"),
-    ("BATON_POOL_ABANDON_MS", "30000"),
-    ("BATON_POOL_LOOK_MS", "100"),
-    ("BATON_POOL_SWEEP_MS", "300"),
+/// Loops look often, so that what has fallen is found by what the provider lists; nobody is given up for being slow on a machine that has much to do.
+const SETTINGS: [(&str, &str); 15] = [
+    ("BATON_POOL_HEARTBEAT_MS", "500"),
+    ("BATON_POOL_HEARTBEAT_TIMEOUT_MS", "20000"),
+    ("BATON_POOL_NEW_HEARTBEAT_TIMEOUT_MS", "20000"),
+    ("BATON_POOL_REGISTER_MS", "20000"),
+    ("BATON_POOL_NEW_REGISTER_MS", "30000"),
+    ("BATON_POOL_CREATE_MS", "20000"),
+    ("BATON_POOL_RELEASE_MS", "20000"),
+    ("BATON_POOL_SILENT_MS", "20000"),
+    ("BATON_POOL_ABANDON_MS", "60000"),
+    ("BATON_POOL_LOOK_MS", "200"),
+    ("BATON_POOL_SWEEP_MS", "500"),
     ("BATON_POOL_ORPHAN_GRACE_MS", "1500"),
-    ("BATON_POOL_PROVIDER_TIMEOUT_MS", "4000"),
+    ("BATON_POOL_PROVIDER_TIMEOUT_MS", "3000"),
     ("BATON_POOL_BACKOFF_FIRST_MS", "100"),
     ("BATON_POOL_BACKOFF_MAX_MS", "400"),
 ];
@@ -55,31 +46,20 @@ pub struct Ground {
     /// Where the server falls, while it still is to.
     point: Option<String>,
     fallen: bool,
-    is_patient: bool,
     pub home: TempDir,
     database: Option<Database>,
 }
 
 impl Ground {
-    /// Starts a server that gives up on machines soon, on a fresh store.
+    /// Starts a server on a fresh store.
     pub async fn new(store: Store) -> Ground {
-        Ground::with(store, false).await
-    }
-
-    /// Starts a server that gives up on no machine that only is slow.
-    pub async fn patient(store: Store) -> Ground {
-        Ground::with(store, true).await
-    }
-
-    async fn with(store: Store, is_patient: bool) -> Ground {
         let database = match store {
             Store::Sqlite => None,
             Store::Postgres => Some(baton_testkit::database().await),
         };
         let home = tempfile::tempdir().expect("a temporary directory");
         std::fs::create_dir_all(home.path().join("fleet/machines")).expect("our own directory");
-        let mut ground =
-            Ground { process: None, port: free_port(), point: None, fallen: false, is_patient, home, database };
+        let mut ground = Ground { process: None, port: free_port(), point: None, fallen: false, home, database };
         ground.start().await;
         ground
     }
@@ -117,8 +97,7 @@ impl Ground {
             arguments.extend(["--database".into(), database.url().to_owned()]);
         }
         let mut settings = Leases::LONG.settings();
-        let patient = PATIENT.iter().filter(|_| self.is_patient);
-        settings.extend(QUICK.iter().chain(patient).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        settings.extend(SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned())));
         settings.push(("BATON_POOL_COMMAND_DIRECTORY".into(), self.home.path().display().to_string()));
         settings.extend(self.point.iter().map(|point| ("BATON_CRASH_POINT".to_owned(), point.clone())));
         let mut process = Process::spawn(BATON, &arguments, settings);
@@ -253,12 +232,16 @@ impl Ground {
             let failed = |error: ClientError| error.to_string();
             let runners = client.pool_runners(NAMESPACE, pool, None, Some(100), None).await.map_err(failed)?.runners;
             let waiting = client.pool(NAMESPACE, pool).await.map_err(failed)?.waiting_claims;
+            let is_idle = runners.iter().all(|runner| runner.state == RunnerState::Idle);
+            if !is_idle || runners.len() != idle || waiting > 0 {
+                return Err(format!("{waiting} waiting, rows {runners:?}"));
+            }
+            // There are many processes to look at, so this comes last.
             let known: BTreeSet<String> = runners.iter().filter_map(|runner| runner.machine_id.clone()).collect();
             let (agents, places) = (agents(home), places(home));
-            let is_idle = runners.iter().all(|runner| runner.state == RunnerState::Idle);
-            match is_idle && runners.len() == idle && waiting == 0 && known == agents && known == places {
+            match known == agents && known == places {
                 true => Ok(runners),
-                false => Err(format!("{waiting} waiting, rows {runners:?}, agents {agents:?}, places {places:?}")),
+                false => Err(format!("rows {runners:?}, agents {agents:?}, places {places:?}")),
             }
         })
         .await
@@ -276,10 +259,14 @@ impl Ground {
     /// Waits until nothing is left of a pool.
     pub async fn gone(&mut self, pool: &str) {
         self.until(&format!("the end of {pool}"), async |client: &Client, home: &Path| {
+            let found = client.pool(NAMESPACE, pool).await;
+            if !matches!(found, Err(ClientError::Refused { status: 404, .. })) {
+                return Err(format!("{found:?}"));
+            }
             let (agents, places) = (agents(home), places(home));
-            match client.pool(NAMESPACE, pool).await {
-                Err(ClientError::Refused { status: 404, .. }) if agents.is_empty() && places.is_empty() => Ok(()),
-                found => Err(format!("{found:?}, agents {agents:?}, places {places:?}")),
+            match agents.is_empty() && places.is_empty() {
+                true => Ok(()),
+                false => Err(format!("agents {agents:?}, places {places:?}")),
             }
         })
         .await;

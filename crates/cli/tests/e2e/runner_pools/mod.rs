@@ -25,7 +25,7 @@ fn machines(printed: &str) -> BTreeSet<String> {
 }
 
 async fn machines_go_from_run_to_run_and_are_clean_each_time(store: Store) {
-    let mut ground = Ground::patient(store).await;
+    let mut ground = Ground::new(store).await;
     let log = ground.home.path().join("log");
     let hook = |word: &str| format!("echo {word} $BATON_RUN_ID $BATON_MACHINE_ID >> {}", log.display());
     // A directory that another run has used fails the hook.
@@ -73,7 +73,7 @@ async fn machines_go_from_run_to_run_and_are_clean_each_time(store: Store) {
 }
 
 async fn a_machine_whose_hook_fails_is_replaced_and_the_reason_is_seen(store: Store) {
-    let mut ground = Ground::patient(store).await;
+    let mut ground = Ground::new(store).await;
     let once = ground.home.path().join("failed");
     // Whoever is first makes the directory, and fails.
     let hook = format!("if mkdir {}; then echo no token today >&2; exit 7; fi", once.display());
@@ -96,7 +96,7 @@ async fn a_machine_whose_hook_fails_is_replaced_and_the_reason_is_seen(store: St
 }
 
 async fn a_claim_goes_on_when_its_server_is_killed_and_its_machines_outlive_it(store: Store) {
-    let mut ground = Ground::patient(store).await;
+    let mut ground = Ground::new(store).await;
     let gate = Gate::in_directory(ground.home.path());
     let mut pool = CreatePool { min_idle: 2, max_size: Some(2), ..CreatePool::new("linux") };
     pool.options.insert("agent.register_hook".into(), gate.command());
@@ -125,7 +125,7 @@ async fn a_claim_goes_on_when_its_server_is_killed_and_its_machines_outlive_it(s
 }
 
 async fn a_waiting_claim_that_is_interrupted_leaves_nothing_behind(store: Store) {
-    let mut ground = Ground::patient(store).await;
+    let mut ground = Ground::new(store).await;
     let gate = Gate::in_directory(ground.home.path());
     let mut pool = CreatePool { min_idle: 1, max_size: Some(1), ..CreatePool::new("linux") };
     pool.options.insert("agent.register_hook".into(), gate.command());

@@ -58,7 +58,7 @@ impl Taken {
 }
 
 pub async fn no_machine_is_claimed_twice(store: Store) {
-    let mut ground = Ground::patient(store).await;
+    let mut ground = Ground::new(store).await;
     let script = ground.home.path().join("script");
     std::fs::write(&script, SCRIPT).unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();

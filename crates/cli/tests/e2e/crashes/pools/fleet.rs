@@ -11,7 +11,7 @@ use crate::site::{BATON, Store};
 
 const POOL: &str = "fleet";
 /// Where the script falls.
-const FALLS: [&str; 9] = [
+pub static FALLS: [&str; 9] = [
     "create.begun",
     "create.halfway",
     "create.done",
@@ -110,12 +110,12 @@ pub async fn every_point(store: Store, points: &'static [&'static str]) {
 }
 
 /// The script falls.
-pub async fn every_fall(store: Store) {
+pub async fn every_fall(store: Store, falls: &'static [&'static str]) {
     let (mut ground, pool) = begin(store).await;
     ground.create(&pool).await;
-    for fall in FALLS {
+    for fall in falls {
         let file = ground.home.path().join("fleet/fall");
-        std::fs::write(&file, fall).expect("our own directory");
+        std::fs::write(&file, *fall).expect("our own directory");
         for attempt in 0..ATTEMPTS {
             around(&mut ground, &format!("{fall}-{attempt}")).await;
             if !file.exists() {

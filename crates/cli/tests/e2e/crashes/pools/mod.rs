@@ -16,7 +16,7 @@ use crate::site::Store;
 use server::Act;
 
 /// The points of the server that are reached with machines of the provider `local`, act by act; some the second time as well.
-const LOCAL: [(Act, &[&str]); 6] = [
+static LOCAL: [(Act, &[&str]); 6] = [
     (
         Act::Create,
         &["order.written", "local.noted", "local.noted:2", "local.started", "local.started:2", "order.created"],
@@ -32,25 +32,31 @@ const LOCAL: [(Act, &[&str]); 6] = [
 ];
 
 /// The points of the server that are reached with machines of a script.
-const FLEET: [&str; 6] =
+static FLEET: [&str; 6] =
     ["order.written", "order.created", "order.recorded", "order.failed", "machines.terminated", "machines.gone"];
 
 /// On a machine that has too much to do a way may be another one: a machine's agent joins before the answer about it is there, or is given up.
 const ATTEMPTS: usize = 3;
-/// Points of agents are shared out among so many grounds.
-const AGENT_GROUNDS: usize = 3;
+/// So many stories are told on one ground, one after the other.
+const STORIES_MAX: usize = 3;
 
 async fn play(store: Store) {
     let mut grounds = JoinSet::new();
     for (act, points) in LOCAL {
-        grounds.spawn_local(server::every_point(store, act, points));
+        for points in points.chunks(STORIES_MAX) {
+            grounds.spawn_local(server::every_point(store, act, points));
+        }
     }
     let names: Vec<&str> = AGENT_POINTS.iter().map(|(name, _)| *name).collect();
-    for points in names.chunks(names.len().div_ceil(AGENT_GROUNDS)) {
+    for points in names.chunks(STORIES_MAX) {
         grounds.spawn_local(agents::every_point(store, points.to_vec()));
     }
-    grounds.spawn_local(fleet::every_point(store, &FLEET));
-    grounds.spawn_local(fleet::every_fall(store));
+    for points in FLEET.chunks(STORIES_MAX) {
+        grounds.spawn_local(fleet::every_point(store, points));
+    }
+    for falls in fleet::FALLS.chunks(STORIES_MAX) {
+        grounds.spawn_local(fleet::every_fall(store, falls));
+    }
     while let Some(played) = grounds.join_next().await {
         if let Err(error) = played {
             std::panic::resume_unwind(error.into_panic());
