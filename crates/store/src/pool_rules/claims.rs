@@ -99,6 +99,12 @@ impl Choice {
         ids.into_iter().collect()
     }
 
+    /// The claims that it is about, oldest first.
+    pub fn claims(&self) -> Vec<ClaimNo> {
+        let claims: BTreeSet<_> = self.taken.iter().chain(&self.yielded).map(|(claim, _)| *claim).collect();
+        claims.into_iter().collect()
+    }
+
     /// Those it wants to take and that are not as they were seen.
     pub fn collisions(&self, sheet: &Sheet) -> Vec<RunnerId> {
         let is_there = |runner: &RunnerRef| sheet.get(runner.runner).is_some_and(|row| row.reference() == *runner);
@@ -180,6 +186,12 @@ pub(crate) fn give_back(
         }
         Err(refused) => RunnerAnswer::Refused(refused),
     }
+}
+
+/// Gives back a runner whose claim has ended.
+pub(crate) fn give_back_stranded(sheet: &mut Sheet, claim: ClaimNo, id: RunnerId, release_ms: Millis) -> RunnerAnswer {
+    let Some(seen) = sheet.get(id).map(PoolRunner::reference) else { return RunnerAnswer::Unknown };
+    give_back(sheet, claim, seen, release_ms, "its claim has ended")
 }
 
 /// Hands the runners of a claim over, all or none.

@@ -246,6 +246,7 @@ statements! {
     LIST_TAKEN_RUNNERS = "list_taken_runners.sqlite.sql";
     LIST_IDLE_RUNNERS = "list_idle_runners.sqlite.sql";
     LIST_OVERDUE_RUNNERS = "list_overdue_runners.sqlite.sql";
+    LIST_STRANDED_RUNNERS = "list_stranded_runners.sqlite.sql";
     LIST_SILENT_RUNNERS = "list_silent_runners.sqlite.sql";
     LIST_RUNNERS = "list_runners.sqlite.sql";
     READ_RUNNER_OF_TOKEN = "read_runner_of_token.sqlite.sql";

@@ -1,14 +1,14 @@
 //! Orders, machines, agents, and what has lasted too long.
 
 use baton_core::Millis;
-use baton_core::pools::{BackoffRule, OrderId, RunnerId};
+use baton_core::pools::{BackoffRule, ClaimNo, OrderId, RunnerId};
 use baton_core::token::Hash;
 use rusqlite::params;
 
 use super::super::connection::Sql;
 use super::super::statements;
 use super::{claims, rows, sheet};
-use crate::pool_rules::claims::Ending;
+use crate::pool_rules::claims::{self as rules, Ending};
 use crate::pool_rules::{Sheet, orders, runners};
 use crate::{
     EndClaimAnswer, ExpiredPools, JoinAnswer, MachineAnswer, NewMachine, NewOrder, Order, OrderAnswer, Pool,
@@ -145,6 +145,16 @@ pub(super) fn expire(sql: &Sql<'_>, expiry: &PoolExpiry, called_at: Millis) -> S
     let overdue = sql.rows(statements::LIST_OVERDUE_RUNNERS, params![sql.now, limit], |row| rows::runner_id(row, 0))?;
     let mut held = sheet::of_runners(sql, overdue.iter().copied())?;
     moved.extend(overdue.into_iter().filter(|id| matches!(runners::expire(&mut held, *id), RunnerAnswer::Moved(..))));
+    sheet::write(sql, &held)?;
+
+    let stranded = sql.rows(statements::LIST_STRANDED_RUNNERS, params![limit], |row| {
+        Ok((rows::runner_id(row, 0)?, row.get::<_, ClaimNo>(1)?))
+    })?;
+    let mut held = sheet::of_runners(sql, stranded.iter().map(|(id, _)| *id))?;
+    for (id, claim) in stranded {
+        let answer = rules::give_back_stranded(&mut held, claim, id, expiry.release_ms);
+        moved.extend(matches!(answer, RunnerAnswer::Moved(..)).then_some(id));
+    }
     sheet::write(sql, &held)?;
 
     let parameters =

@@ -4,6 +4,8 @@ mod claims;
 mod machines;
 mod rows;
 mod sheet;
+#[cfg(test)]
+mod tests;
 
 use async_trait::async_trait;
 use baton_core::Millis;
