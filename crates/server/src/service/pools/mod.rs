@@ -67,7 +67,7 @@ pub async fn change(
             let now = seen.revision;
             return Err(Error::Conflict(format!("the pool has revision {now}, not {revision}: look at it again")));
         }
-        let spec = spec::changed(&seen.spec, &wanted);
+        let spec = spec::changed(&seen.spec, &wanted)?;
         spec::check(app, caller, &spec)?;
         if let Some(changed) = app.store.change_pool(seen.number, seen.revision, spec).await? {
             let detail = format!("min_idle {}, max_size {}", changed.spec.min_idle, changed.spec.max_size);

@@ -12,7 +12,7 @@ use crate::auth::Caller;
 use crate::{App, Error};
 
 /// What is shown of a secret.
-const HIDDEN: &str = "***";
+pub(super) const HIDDEN: &str = "***";
 
 /// One pool.
 pub async fn get(app: &App, caller: &Caller, namespace: &str, name: &str) -> Result<PoolView, Error> {

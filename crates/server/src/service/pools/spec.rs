@@ -1,8 +1,11 @@
 //! What a pool is to be, from what somebody asked for.
 
+use std::collections::BTreeMap;
+
 use baton_core::pools::PoolSpec;
 use baton_proto::{ChangePool, CreatePool};
 
+use super::read::HIDDEN;
 use crate::auth::Caller;
 use crate::github::GithubScope;
 use crate::providers::{self, PROVIDER_DEFAULT};
@@ -33,7 +36,7 @@ pub(super) fn of(wanted: CreatePool) -> PoolSpec {
 }
 
 /// The spec of a pool after a change.
-pub(super) fn changed(spec: &PoolSpec, wanted: &ChangePool) -> PoolSpec {
+pub(super) fn changed(spec: &PoolSpec, wanted: &ChangePool) -> Result<PoolSpec, Error> {
     let ChangePool {
         revision: _,
         options,
@@ -46,8 +49,9 @@ pub(super) fn changed(spec: &PoolSpec, wanted: &ChangePool) -> PoolSpec {
         idle_ms,
         runtime_ms,
     } = wanted.clone();
+    let options = options.map(|options| options_given(spec, options)).transpose()?;
     let spec = spec.clone();
-    PoolSpec {
+    Ok(PoolSpec {
         options: options.unwrap_or(spec.options),
         types: types.unwrap_or(spec.types),
         usage: usage.unwrap_or(spec.usage),
@@ -58,7 +62,19 @@ pub(super) fn changed(spec: &PoolSpec, wanted: &ChangePool) -> PoolSpec {
         idle_ms: idle_ms.unwrap_or(spec.idle_ms),
         runtime_ms: runtime_ms.unwrap_or(spec.runtime_ms),
         ..spec
+    })
+}
+
+/// Options as they were given. Whoever sends back what was shown means that the secret stays as it is.
+fn options_given(spec: &PoolSpec, mut options: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Error> {
+    for (name, value) in options.iter_mut().filter(|(_, value)| *value == HIDDEN) {
+        let Some(known) = spec.options.get(name) else {
+            let why = format!("options: {name} is {HIDDEN}, which stands for the value it has, and it has none");
+            return Err(Error::Invalid(why));
+        };
+        value.clone_from(known);
     }
+    Ok(options)
 }
 
 /// Refuses what makes no sense, and what this caller may not have.

@@ -1,6 +1,6 @@
 //! Pools as people make, change and delete them.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::rig::Rig;
 use crate::harness::{On, on_both};
@@ -87,6 +87,22 @@ async fn who_may_do_what_is_a_matter_of_scope_and_namespace(on: On) {
     assert_eq!(call(&foreign, "POST", "/api/v1/pools", fake).await.status, 201);
 }
 
+async fn a_secret_that_is_sent_back_as_it_is_shown_stays_as_it_is(on: On) {
+    let rig = Rig::start(on).await;
+    let made = rig.pool(json!({"options": {"api_key": "abc", "size": "1"}})).await;
+    assert_eq!(made["options"], json!({"api_key": "***", "size": "1"}));
+    let change = async |options: Value| {
+        rig.server.call("PATCH", "/api/v1/pools/ci", json!({"options": options}).to_string()).await
+    };
+    assert_eq!(change(json!({"api_key": "***", "size": "2"})).await.status, 200);
+    let kept = async || rig.server.app.store.pool("default", "ci").await.unwrap().unwrap().spec.options;
+    assert_eq!(serde_json::to_value(kept().await).unwrap(), json!({"api_key": "abc", "size": "2"}));
+    let unknown = change(json!({"api_key": "***", "other_key": "***"})).await;
+    assert_eq!(unknown.refusal(), "422 invalid");
+    assert_eq!(change(json!({"api_key": "new"})).await.status, 200);
+    assert_eq!(serde_json::to_value(kept().await).unwrap(), json!({"api_key": "new"}));
+}
+
 async fn a_deleted_pool_goes_with_its_last_runner(on: On) {
     let rig = Rig::start(on).await;
     rig.pool(json!({"min_idle": 1, "max_size": 2})).await;
@@ -117,5 +133,6 @@ on_both!(
     a_pool_is_made_shown_changed_and_listed,
     what_makes_no_sense_is_refused,
     who_may_do_what_is_a_matter_of_scope_and_namespace,
+    a_secret_that_is_sent_back_as_it_is_shown_stays_as_it_is,
     a_deleted_pool_goes_with_its_last_runner,
 );
