@@ -330,7 +330,7 @@ pub struct ClaimView {
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Time>,
-    /// Why it ended: `done`, `cancelled`, `runtime_over`, `wait_over`, `impossible` or `pool_deleted`.
+    /// Why it ended: `done`, `cancelled`, `runtime_over`, `wait_over`, `impossible`, `pool_deleted` or `runners_lost`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub reason: Option<ClaimReason>,

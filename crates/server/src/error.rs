@@ -169,6 +169,9 @@ pub enum Error {
     /// GitHub did not do what a runner needs of it.
     #[error("{0}")]
     Github(String),
+    /// Something has to happen first, and will soon.
+    #[error("{0}; try again")]
+    NotYet(String),
     /// The server is stopping.
     #[error("the server is stopping; try again")]
     Stopping,
@@ -182,6 +185,7 @@ impl Error {
     pub fn code(&self) -> &'static str {
         match self {
             Error::Malformed(_) => "malformed",
+            Error::NotYet(_) => "not_yet",
             Error::Invalid(_) | Error::InvalidField { .. } => "invalid",
             Error::NoCredential => "no_credential",
             Error::BadCredential(_) => "bad_credential",

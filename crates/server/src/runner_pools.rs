@@ -10,7 +10,7 @@ use baton_core::pools::{ClaimNo, RunnerId};
 use baton_core::token::Hash;
 use baton_store::{Page, Pool, PoolNo, RunnerNews, RunnerSignal, SignalAnswer, Store};
 use sha2::{Digest, Sha256};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 
 use crate::bell::Bell;
 use crate::coalesce::{Coalescer, Item};
@@ -54,10 +54,14 @@ pub struct RunnerPools {
     pub claim_news: Watchers<ClaimNo>,
     pub(crate) beats: Coalescer<RunnerId, Option<RunnerNews>>,
     pub(crate) signals: Coalescer<RunnerSignal, SignalAnswer>,
+    /// Told when machines were recorded: their agents may join.
+    pub(crate) recorded: Notify,
     /// Calls of providers that may be made now.
     pub(crate) calls: Arc<Semaphore>,
     /// Since when machines are listed that no row is for.
     pub(crate) strays: Mutex<HashMap<(PoolNo, String), Millis>>,
+    /// Since when runners have machines that are not listed.
+    pub(crate) missing: Mutex<HashMap<(PoolNo, RunnerId), Millis>>,
     /// When providers were last asked what they have.
     pub(crate) swept_at: Mutex<Option<Millis>>,
     /// Until when pools create nothing, because their last machines came to nothing, as it was last said.
@@ -102,8 +106,10 @@ impl RunnerPools {
                 let store = signalling.clone();
                 async move { Ok(store.signal_runners(signals).await?) }
             }),
+            recorded: Notify::new(),
             calls: Arc::new(Semaphore::new(PROVIDER_CALLS_MAX)),
             strays: Mutex::default(),
+            missing: Mutex::default(),
             swept_at: Mutex::default(),
             held_until: Mutex::default(),
             counted: Mutex::default(),
@@ -154,6 +160,11 @@ impl RunnerPools {
     /// How many machines are listed now that no row is for.
     pub fn strays_seen(&self) -> usize {
         self.strays.lock().expect("nobody panics while holding it").len()
+    }
+
+    /// How many runners have machines that are not listed now.
+    pub fn missing_seen(&self) -> usize {
+        self.missing.lock().expect("nobody panics while holding it").len()
     }
 
     /// All pools. Their names are remembered.

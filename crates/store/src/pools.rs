@@ -7,7 +7,7 @@ use baton_core::token::Hash;
 
 use crate::{
     ClaimFilter, CommitAnswer, EndClaimAnswer, EventFilter, ExpiredPools, JoinAnswer, MachineAnswer, NewMachine,
-    NewOrder, NewPool, NewPoolClaim, OpenAnswer, Order, OrderAnswer, Page, Pool, PoolAnswer, PoolClaim, PoolExpiry,
+    NewOrder, NewPool, NewPoolClaim, OpenAnswer, Order, OrderAnswer, Page, PlacedOrder, Pool, PoolAnswer, PoolClaim, PoolExpiry,
     PoolNo, PoolRunner, PoolStats, PoolStock, RetainedPools, RunnerAnswer, RunnerEnd, RunnerEvent, RunnerFilter,
     RunnerNews, RunnerRef, RunnerSignal, SignalAnswer, StoreResult, TakeAnswer, TakeRules,
 };
@@ -84,6 +84,8 @@ pub trait Pools: Send + Sync {
     async fn order_runners(&self, order: NewOrder) -> StoreResult<OrderAnswer>;
     /// Orders that the provider is to be asked for (again). Nobody else gets them for `lease_ms`.
     async fn due_orders(&self, lease_ms: Millis, limit: usize) -> StoreResult<Vec<Order>>;
+    /// An order, as it is now.
+    async fn order(&self, order: OrderId) -> StoreResult<Option<PlacedOrder>>;
     /// Binds machines to the runners of their order. `None`: there is no such order.
     async fn record_machines(
         &self,

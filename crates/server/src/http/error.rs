@@ -28,7 +28,7 @@ fn status(error: &Error) -> StatusCode {
         | Error::WorkerDraining
         | Error::WorkerFull
         | Error::WorkerUnfit(_) => StatusCode::CONFLICT,
-        Error::QueueFull { .. } | Error::Overloaded | Error::Unavailable | Error::Stopping => {
+        Error::QueueFull { .. } | Error::Overloaded | Error::Unavailable | Error::NotYet(_) | Error::Stopping => {
             StatusCode::SERVICE_UNAVAILABLE
         }
         Error::TooMany { .. } | Error::NamespaceLimit { .. } => StatusCode::TOO_MANY_REQUESTS,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use baton_core::Millis;
-use baton_core::pools::{Cause, ClaimReason, ClaimState, Verdict};
+use baton_core::pools::{Cause, ClaimReason, ClaimState, Limits, Verdict};
 use baton_store::{
     ClaimFilter, CommitAnswer, EndClaimAnswer, Page, Pool, PoolClaim, PoolNo, RunnerAnswer, RunnerEnd, RunnerRef,
 };
@@ -78,9 +78,12 @@ async fn fill(app: &App, pool: &Pool, mut claims: Vec<PoolClaim>, now: Millis) -
     app.pools.tell(taken.taken.iter().map(|taken| taken.runner.runner));
     app.pools.tell(taken.yielded.iter().map(|runner| runner.runner));
     let mut did = Did::default();
+    let heard_ms = settings.pool_heartbeat_timeout_ms.max(settings.pool_new_heartbeat_timeout_ms);
+    let is_deaf = !app.hearing.has_heard_for(&settings, heard_ms);
+    let limits = Limits { is_deaf, ..settings.pool_limits() };
     claims.sort_by_key(|claim| claim.number);
     for claim in claims {
-        match app.store.commit_claim(claim.number, settings.pool_limits()).await? {
+        match app.store.commit_claim(claim.number, limits).await? {
             CommitAnswer::Ready(ready) => {
                 crash::point("claim.committed");
                 did.filled += 1;

@@ -59,7 +59,13 @@ pub(super) async fn pass(app: &App) -> Result<String, Error> {
 
 /// Ends claims and runners whose time is over.
 async fn expire(app: &App) -> Result<(), Error> {
-    let expired = app.store.expire_pools(app.current().pool_expiry()).await?;
+    let settings = app.current();
+    let mut expiry = settings.pool_expiry();
+    // While no server could hear them, agents were not silent.
+    if !app.hearing.has_heard_for(&settings, settings.pool_silent_ms.min(settings.pool_abandon_ms)) {
+        (expiry.silent_ms, expiry.abandoned_ms) = (Millis::MAX, Millis::MAX);
+    }
+    let expired = app.store.expire_pools(expiry).await?;
     if expired.claims.is_empty() && expired.runners.is_empty() {
         return Ok(());
     }

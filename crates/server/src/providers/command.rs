@@ -66,7 +66,7 @@ impl Asked<'_> {
 #[derive(Deserialize, Default)]
 struct Output {
     #[serde(default)]
-    machines: Vec<Printed>,
+    machines: Option<Vec<Printed>>,
 }
 
 #[derive(Deserialize)]
@@ -196,7 +196,7 @@ fn machines(pool: &PoolInfo, usage: Usage, output: Output) -> Vec<ProviderMachin
             memory_mib: printed.memory_mib.unwrap_or(pool.spec.memory_mib),
         },
     };
-    output.machines.into_iter().map(machine).collect()
+    output.machines.into_iter().flatten().map(machine).collect()
 }
 
 #[async_trait]
@@ -220,7 +220,13 @@ impl Provider for CommandProvider {
     }
 
     async fn list(&self, pool: &PoolInfo) -> Result<Vec<ProviderMachine>, ProviderError> {
-        Ok(machines(pool, pool.spec.usage, self.run(pool, Asked::List {}).await?))
+        let output = self.run(pool, Asked::List {}).await?;
+        // A script that says nothing has not said that there is nothing: whatever is not listed is taken for lost.
+        if output.machines.is_none() {
+            let why = "list: the script printed no \"machines\"; when there are none, that is {\"machines\": []}";
+            return Err(ProviderError::Unclear(why.into()));
+        }
+        Ok(machines(pool, pool.spec.usage, output))
     }
 }
 

@@ -73,7 +73,17 @@ async fn what_is_not_json_or_too_much_is_not_believed() {
         let error = scripts.provider.list(&pool()).await.unwrap_err();
         assert!(matches!(error, ProviderError::Unclear(_) | ProviderError::Refused(_)), "{body}: {error:?}");
     }
-    assert_eq!(Scripts::with("true").provider.list(&pool()).await, Ok(vec![]));
+    assert_eq!(Scripts::with("true").provider.create(&create()).await, Ok(vec![]));
+}
+
+#[tokio::test]
+async fn a_script_that_lists_nothing_has_to_say_so() {
+    for body in ["true", "echo '{}'", r#"echo '{"machines": null}'"#] {
+        let silent = Scripts::with(body).provider.list(&pool()).await.unwrap_err();
+        assert!(matches!(&silent, ProviderError::Unclear(why) if why.contains("machines")), "{body}: {silent:?}");
+    }
+    let empty = Scripts::with(r#"echo '{"machines": []}'"#);
+    assert_eq!(empty.provider.list(&pool()).await, Ok(vec![]));
 }
 
 #[tokio::test]

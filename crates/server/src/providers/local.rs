@@ -236,8 +236,10 @@ impl Provider for LocalProvider {
         Ok(made)
     }
 
-    async fn terminate(&self, _: &PoolInfo, machines: &[String]) -> Result<(), ProviderError> {
-        let alive = |id: &String| self.read(id).and_then(|record| record.alive(id));
+    async fn terminate(&self, pool: &PoolInfo, machines: &[String]) -> Result<(), ProviderError> {
+        // Those of another pool are none of this one's business, whoever names them.
+        let own = |id: &String| self.read(id).filter(|record| record.tag == pool.tag);
+        let alive = |id: &String| own(id).and_then(|record| record.alive(id));
         let all: Vec<Process> = machines.iter().filter(|id| is_plain(id)).filter_map(alive).collect();
         all.iter().for_each(Process::ask_to_end);
         let mut ending = all.clone();

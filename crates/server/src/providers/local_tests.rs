@@ -84,6 +84,8 @@ async fn the_same_token_makes_the_same_agents_and_they_are_listed_and_ended() {
     assert_eq!(machines.listed().await, [machines.id(0), machines.id(1)]);
     assert_eq!(machines.provider.list(&pool("t-2")).await.unwrap(), [], "another pool has none");
     assert!(machines.provider.is_here(&machines.id(0)) && !machines.provider.is_here("ffffffff-x"));
+    machines.provider.terminate(&pool("t-2"), &[machines.id(0)]).await.unwrap();
+    assert_eq!(machines.listed().await.len(), 2, "another pool ends none");
     machines.provider.terminate(&pool("t-1"), &[machines.id(0), "../x".into(), "unknown".into()]).await.unwrap();
     assert_eq!(machines.listed().await, [machines.id(1)]);
     assert!(!machines.home.path().join(machines.id(0)).exists(), "what it left is removed");

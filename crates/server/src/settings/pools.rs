@@ -24,6 +24,7 @@ impl Settings {
             heartbeat_ms: ms(self.pool_heartbeat_timeout_ms),
             new_register_ms: ms(self.pool_new_register_ms),
             new_heartbeat_ms: ms(self.pool_new_heartbeat_timeout_ms),
+            is_deaf: false,
         }
     }
 
@@ -59,6 +60,11 @@ impl Settings {
     /// For how long a call of a provider belongs to one server: half as long again as it may take.
     pub(crate) fn pool_ask(&self) -> Millis {
         ms(self.pool_provider_timeout_ms.saturating_add(self.pool_provider_timeout_ms / 2))
+    }
+
+    /// How long what a provider lists may differ from what the store knows.
+    pub(crate) fn pool_grace(&self) -> Millis {
+        ms(self.pool_orphan_grace_ms)
     }
 
     /// Spans of runner pools that cannot be meant.

@@ -228,6 +228,9 @@ pub(crate) fn commit(sheet: &mut Sheet, claim: PoolClaim, limits: &Limits) -> Co
     CommitAnswer::Ready(claim)
 }
 
+/// What is said of a claim that has no runners left.
+pub(crate) const LOST: &str = "the last of its runners has ended";
+
 /// How a claim is to end.
 #[derive(Clone, Copy)]
 pub(crate) enum Ending {
@@ -237,6 +240,8 @@ pub(crate) enum Ending {
     Fail(ClaimReason),
     /// Its time is over, or its pool is being deleted while it waits.
     Expire { is_pool_deleted: bool },
+    /// It was filled, and has no runners left.
+    Lose,
 }
 
 /// Ends a claim and gives back what it has.
@@ -257,6 +262,8 @@ pub(crate) fn end(
             }
             other => other,
         },
+        Ending::Lose if sheet.all().any(|row| row.rules.owner == Some(claim.number)) => Err(ClaimRefused::NotDue),
+        Ending::Lose => claim::lose(claim.state),
     };
     let (state, reason) = match ended {
         Ok(ended) => ended,

@@ -222,6 +222,8 @@ statements! {
     LIST_TAKEN_RUNNERS = "list_taken_runners.pg.sql";
     LIST_IDLE_RUNNERS = "list_idle_runners.pg.sql";
     LIST_OVERDUE_RUNNERS = "list_overdue_runners.pg.sql";
+    LIST_BARREN_CLAIMS = "list_barren_claims.pg.sql";
+    READ_ORDER = "read_order.pg.sql";
     LIST_STRANDED_RUNNERS = "list_stranded_runners.pg.sql";
     HOLD_WAITING_CLAIMS = "hold_waiting_claims.pg.sql";
     LIST_SILENT_RUNNERS = "list_silent_runners.pg.sql";

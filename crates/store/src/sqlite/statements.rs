@@ -246,6 +246,8 @@ statements! {
     LIST_TAKEN_RUNNERS = "list_taken_runners.sqlite.sql";
     LIST_IDLE_RUNNERS = "list_idle_runners.sqlite.sql";
     LIST_OVERDUE_RUNNERS = "list_overdue_runners.sqlite.sql";
+    LIST_BARREN_CLAIMS = "list_barren_claims.sqlite.sql";
+    READ_ORDER = "read_order.sqlite.sql";
     LIST_STRANDED_RUNNERS = "list_stranded_runners.sqlite.sql";
     LIST_SILENT_RUNNERS = "list_silent_runners.sqlite.sql";
     LIST_RUNNERS = "list_runners.sqlite.sql";

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use baton_core::pools::{OrderId, Refused, RunnerId, RunnerState, Signal};
+use baton_core::token::Hash;
 use baton_core::{Epoch, Millis, token};
 use baton_proto::{
     JoinRunner, JoinedRunner, POOL_WAIT_MS_MAX, RunnerAction, RunnerOrder, SignalRunner, SignalledRunner, Time,
@@ -13,6 +14,11 @@ use tokio::time::Instant;
 
 use crate::service::{check_name, message};
 use crate::{App, Error, crash};
+
+/// How long an agent that joins waits for its provider's answer, before it is told to come again.
+const JOIN_WAIT: Duration = Duration::from_secs(2);
+/// How often it is looked whether another server has had that answer.
+const JOIN_LOOK: Duration = Duration::from_millis(500);
 
 /// The runner whose agent shows this token.
 pub async fn runner_of(app: &App, shown: Option<&str>, from: Option<IpAddr>) -> Result<RunnerId, Error> {
@@ -43,7 +49,7 @@ pub async fn join(app: &App, order: OrderId, wanted: JoinRunner) -> Result<Joine
     check_name("machine_id", &wanted.machine_id)?;
     let nonce = nonce(&wanted.nonce)?;
     let token = token::runner(&app.secret, order, &wanted.machine_id, nonce);
-    match app.store.join_runner(order, &wanted.machine_id, token::hash(&token)).await? {
+    match join_soon(app, order, &wanted.machine_id, &token::hash(&token)).await? {
         JoinAnswer::Joined(runner) => {
             crash::point("runner.joined");
             let (namespace, pool) = app.pools.name(runner.pool).await?;
@@ -63,7 +69,31 @@ pub async fn join(app: &App, order: OrderId, wanted: JoinRunner) -> Result<Joine
             audit(app, "runner.join_refused", &wanted.machine_id, detail, None).await?;
             Err(Error::Forbidden(format!("{detail}; each machine has one agent, which keeps its nonce")))
         }
+        JoinAnswer::NotYet => {
+            let why = format!("the provider has not said yet that it made the machine {}", wanted.machine_id);
+            Err(Error::NotYet(why))
+        }
         JoinAnswer::Unknown => Err(Error::NotFound { what: "runner for the machine", id: wanted.machine_id }),
+    }
+}
+
+/// An agent may be faster than the answer of its provider, by a moment mostly.
+async fn join_soon(app: &App, order: OrderId, machine_id: &str, token: &Hash) -> Result<JoinAnswer, Error> {
+    let until = Instant::now() + JOIN_WAIT;
+    loop {
+        // Watch before looking: machines that are recorded between the look and the watch would wake nobody.
+        let recorded = app.pools.recorded.notified();
+        tokio::pin!(recorded);
+        recorded.as_mut().enable();
+        let answer = app.store.join_runner(order, machine_id, *token).await?;
+        if answer != JoinAnswer::NotYet || Instant::now() >= until || app.stopping.is_cancelled() {
+            return Ok(answer);
+        }
+        tokio::select! {
+            // Another server may have recorded it.
+            _ = tokio::time::timeout(JOIN_LOOK, recorded) => {}
+            () = app.stopping.cancelled() => {}
+        }
     }
 }
 
@@ -118,6 +148,9 @@ pub async fn signal(app: &App, runner: RunnerId, said: SignalRunner) -> Result<S
     if said.signal.is_about_run() != said.run_id.is_some() {
         let why = "is needed with every signal but UD_OK, and not with that".into();
         return Err(Error::InvalidField { field: "run_id", why });
+    }
+    if let Some(run_id) = &said.run_id {
+        super::claims::check_run_id(run_id)?;
     }
     let signal = RunnerSignal {
         runner: RunnerRef { runner, epoch: Epoch(said.epoch) },

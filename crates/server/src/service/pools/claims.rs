@@ -140,14 +140,23 @@ async fn of_run(app: &App, pool: &Pool, run_id: &str) -> Result<PoolClaim, Error
     app.store.pool_claim(pool.number, run_id).await?.ok_or_else(|| no_claim(run_id))
 }
 
+/// Refuses what cannot be the name of a run.
+pub(super) fn check_run_id(run_id: &str) -> Result<(), Error> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | '-');
+    match (1..=RUN_ID_BYTES_MAX).contains(&run_id.len()) && run_id.chars().all(is_plain) {
+        true => Ok(()),
+        false => {
+            let why = format!("must be 1 to {RUN_ID_BYTES_MAX} letters, digits, and . _ : -");
+            Err(Error::InvalidField { field: "run_id", why })
+        }
+    }
+}
+
 /// Checks what was asked for against what the pool can ever have.
 fn new_claim(app: &App, caller: &Caller, pool: &Pool, wanted: OpenClaim) -> Result<NewPoolClaim, Error> {
     let spec = &pool.spec;
     let invalid = |field, why: String| Err(Error::InvalidField { field, why });
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | '-');
-    if !(1..=RUN_ID_BYTES_MAX).contains(&wanted.run_id.len()) || !wanted.run_id.chars().all(is_plain) {
-        return invalid("run_id", format!("must be 1 to {RUN_ID_BYTES_MAX} letters, digits, and . _ : -"));
-    }
+    check_run_id(&wanted.run_id)?;
     let count = wanted.count.unwrap_or(1);
     if count == 0 || count > spec.max_size {
         return invalid("count", format!("must be 1 to {} (max_size of the pool), not {count}", spec.max_size));

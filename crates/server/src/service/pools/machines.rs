@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton_core::pools::{BackoffRule, Cause, OrderId, RunnerId, RunnerState};
+use baton_core::pools::spec::{CPU_MAX, MEMORY_MIB_MAX, TYPE_BYTES_MAX};
+use baton_core::pools::{BackoffRule, Cause, Machine, OrderId, RunnerId, RunnerState};
 use baton_core::{Millis, token};
 use baton_store::{MachineAnswer, NewMachine, Order, Page, Pool, PoolRunner, RunnerAnswer, RunnerEnd, RunnerFilter};
 
@@ -53,8 +54,17 @@ pub(crate) async fn create(app: &App, pool: &Pool, order: &Order) -> Result<(), 
         Create { pool: info, token: order.id.to_string(), count: order.count, usage: order.usage, environment };
     let mut had = 0;
     loop {
-        match call(app, provider.create(&wanted)).await {
-            Ok(made) => {
+        // Looked at with the permit in hand: while others were served, the pool may have been deleted.
+        let asking = async {
+            match app.store.order(order.id).await {
+                Ok(Some(placed)) if placed.is_awaited => provider.create(&wanted).await.map(Some),
+                Ok(_) => Ok(None),
+                Err(error) => Err(ProviderError::Unclear(error.to_string())),
+            }
+        };
+        match call(app, asking).await {
+            Ok(None) => return Ok(()),
+            Ok(Some(made)) => {
                 crash::point("order.created");
                 let has = made.len();
                 take_over(app, pool, provider.as_ref(), order.id, made).await?;
@@ -98,6 +108,10 @@ async fn take_over(
     order: OrderId,
     made: Vec<ProviderMachine>,
 ) -> Result<(), Error> {
+    if app.store.order(order).await?.is_some_and(|placed| placed.order.pool != pool.number) {
+        tracing::warn!(pool = pool.name, %order, "the provider lists machines of another pool; they are left alone");
+        return Ok(());
+    }
     // A provider that names too much must not have machines bound twice, or ended, that somebody else has.
     let rows = all_runners(app, pool).await?;
     let others = rows.iter().filter(|row| row.order != order && row.rules.state != RunnerState::Gone);
@@ -108,9 +122,10 @@ async fn take_over(
         return Ok(());
     }
     let ids: Vec<String> = made.iter().map(|machine| machine.id.clone()).collect();
-    let new = made.into_iter().map(|made| NewMachine { id: made.id, machine: made.machine }).collect();
+    let new = made.into_iter().map(|made| NewMachine { id: made.id, machine: bounded(made.machine) }).collect();
     let answers = app.store.record_machines(order, new).await?;
     crash::point("order.recorded");
+    app.pools.recorded.notify_waiters();
     let surplus: Vec<String> = match answers {
         Some(answers) => {
             let surplus = ids.into_iter().zip(answers).filter(|(_, answer)| *answer == MachineAnswer::Surplus);
@@ -120,6 +135,18 @@ async fn take_over(
     };
     end_machines(app, pool, provider, surplus, "nobody asked for them").await;
     Ok(())
+}
+
+/// A machine as it can be kept, whatever a provider says of it.
+fn bounded(machine: Machine) -> Machine {
+    let Machine { mut kind, usage, cpu, memory_mib } = machine;
+    let mut end = kind.len().min(TYPE_BYTES_MAX);
+    while !kind.is_char_boundary(end) {
+        end -= 1;
+    }
+    kind.truncate(end);
+    kind.retain(|c| !c.is_control());
+    Machine { kind, usage, cpu: cpu.min(CPU_MAX), memory_mib: memory_mib.min(MEMORY_MIB_MAX) }
 }
 
 fn has_a_name(pool: &Pool, id: &str) -> bool {
@@ -169,7 +196,7 @@ pub(crate) async fn terminate(app: &App, pool: &Pool, runners: Vec<PoolRunner>) 
     Ok(())
 }
 
-/// Forgets terminating runners whose machines are not listed.
+/// Forgets terminating runners whose machines are no more.
 async fn forget(
     app: &App,
     pool: &Pool,
@@ -177,20 +204,40 @@ async fn forget(
     listed: &[ProviderMachine],
     runners: &[PoolRunner],
 ) -> Result<(), Error> {
-    let ids: BTreeSet<&str> = listed.iter().map(|machine| machine.id.as_str()).collect();
-    let mut tokens = BTreeSet::new();
-    if runners.iter().any(|runner| runner.machine_id.is_none()) {
-        // A machine that nobody has recorded may be the one of a row without a machine.
-        let known = all_runners(app, pool).await?;
-        let known: BTreeSet<&str> = known.iter().filter_map(|runner| runner.machine_id.as_deref()).collect();
-        let unknown = listed.iter().filter(|machine| !known.contains(machine.id.as_str()));
-        tokens = unknown.filter_map(|machine| machine.token.clone()).collect();
+    if runners.is_empty() {
+        return Ok(());
     }
-    let is_gone = |runner: &&PoolRunner| match &runner.machine_id {
-        Some(id) => provider.is_here(id) && !ids.contains(id.as_str()),
-        None => !tokens.contains(&runner.order.to_string()),
-    };
-    let gone: Vec<RunnerId> = runners.iter().filter(is_gone).map(|runner| runner.id).collect();
+    let ids: BTreeSet<&str> = listed.iter().map(|machine| machine.id.as_str()).collect();
+    let rows = all_runners(app, pool).await?;
+    let live = rows.iter().filter(|row| row.rules.state != RunnerState::Gone);
+    let known: BTreeSet<&str> = live.filter_map(|row| row.machine_id.as_deref()).collect();
+    let unknown: Vec<&ProviderMachine> = listed.iter().filter(|one| !known.contains(one.id.as_str())).collect();
+    // The pool goes with its last runner, and nobody would look for these any more.
+    if pool.deleting_at.is_some() && !unknown.is_empty() {
+        return Ok(());
+    }
+    let tokens: BTreeSet<&str> = unknown.iter().filter_map(|machine| machine.token.as_deref()).collect();
+    let now = app.store.now().await?;
+    let mut orders = BTreeMap::<OrderId, bool>::new();
+    let mut gone: Vec<RunnerId> = Vec::new();
+    for runner in runners {
+        let is_gone = match &runner.machine_id {
+            Some(id) if provider.is_here(id) => !ids.contains(id.as_str()),
+            Some(_) => is_abandoned(app, runner, now),
+            // A machine that nobody has recorded may be its own, and one may still come.
+            None if tokens.contains(runner.order.to_string().as_str()) => false,
+            None => match orders.get(&runner.order) {
+                Some(is_over) => *is_over,
+                None => {
+                    let placed = app.store.order(runner.order).await?;
+                    let is_over = !placed.is_some_and(|placed| placed.may_bring_more(app.current().pool_grace(), now));
+                    orders.insert(runner.order, is_over);
+                    is_over
+                }
+            },
+        };
+        gone.extend(is_gone.then_some(runner.id));
+    }
     if gone.is_empty() {
         return Ok(());
     }
@@ -199,6 +246,13 @@ async fn forget(
     // There is room again.
     app.pools.keeper.ring();
     Ok(())
+}
+
+/// Whether a machine that only another server could list has had no server for so long that its agent has ended it. That server may be gone as well, and
+/// nobody else would ever say that the machine is.
+fn is_abandoned(app: &App, runner: &PoolRunner, now: Millis) -> bool {
+    let heard_at = runner.seen_at.unwrap_or(runner.since).max(runner.since);
+    now.saturating_sub(heard_at) > app.current().pool_expiry().abandoned_ms
 }
 
 /// Compares what the provider has with what the store knows, in both directions.
@@ -215,13 +269,10 @@ pub(crate) async fn sweep(app: &App, pool: &Pool) -> Result<(), Error> {
     // Read after the list: a machine that came in between is not missed, and a row that did is too young to be lost.
     let rows = all_runners(app, pool).await?;
     let now = app.store.now().await?;
-    let grace = Millis::try_from(app.current().pool_orphan_grace_ms).unwrap_or(Millis::MAX);
-    lose(app, provider.as_ref(), &listed, &rows, now.saturating_sub(grace)).await?;
-    let terminating: Vec<PoolRunner> = rows
-        .iter()
-        .filter(|row| row.rules.state == RunnerState::Terminating && row.machine_id.is_some())
-        .cloned()
-        .collect();
+    let grace = app.current().pool_grace();
+    lose(app, pool, provider.as_ref(), &listed, &rows, now).await?;
+    let terminating = rows.iter().filter(|row| row.rules.state == RunnerState::Terminating);
+    let terminating: Vec<PoolRunner> = terminating.cloned().collect();
     forget(app, pool, provider.as_ref(), &listed, &terminating).await?;
 
     let by_machine: HashMap<&str, RunnerState> =
@@ -272,21 +323,26 @@ fn old_strays<'a>(
     old
 }
 
-/// Ends runners whose machines were there before `before`, and are not listed any more.
+/// Ends runners whose machines have not been listed for longer than the grace time, and whose agents are not heard either. One list proves nothing:
+/// a cloud leaves out what is there, and a script may fail without a word.
 async fn lose(
     app: &App,
+    pool: &Pool,
     provider: &dyn Provider,
     listed: &[ProviderMachine],
     rows: &[PoolRunner],
-    before: Millis,
+    now: Millis,
 ) -> Result<(), Error> {
+    let settings = app.current();
+    let fresh = settings.pool_limits().heartbeat_ms;
     let ids: BTreeSet<&str> = listed.iter().map(|machine| machine.id.as_str()).collect();
-    let is_lost = |row: &&PoolRunner| {
+    let is_missing = |row: &&PoolRunner| {
         let is_live = !matches!(row.rules.state, RunnerState::Terminating | RunnerState::Gone);
-        let is_missing = row.machine_id.as_deref().is_some_and(|id| provider.is_here(id) && !ids.contains(id));
-        is_live && is_missing && row.ordered_at < before
+        let is_heard = row.seen_at.is_some_and(|at| now.saturating_sub(at) <= fresh);
+        is_live && !is_heard && row.machine_id.as_deref().is_some_and(|id| provider.is_here(id) && !ids.contains(id))
     };
-    let lost: Vec<&PoolRunner> = rows.iter().filter(is_lost).collect();
+    let missing: Vec<&PoolRunner> = rows.iter().filter(is_missing).collect();
+    let lost = long_missing(app, pool, missing, now, settings.pool_grace());
     let ends = lost.iter().map(|row| RunnerEnd {
         runner: row.reference(),
         cause: Cause::Lost,
@@ -302,6 +358,24 @@ async fn lose(
     app.pools.keeper.ring();
     app.pools.claims.ring();
     Ok(())
+}
+
+/// Those that have been missing for longer than the grace time, in every list since.
+fn long_missing<'a>(
+    app: &App,
+    pool: &Pool,
+    missing: Vec<&'a PoolRunner>,
+    now: Millis,
+    grace: Millis,
+) -> Vec<&'a PoolRunner> {
+    let mut seen = app.pools.missing.lock().expect("nobody panics while holding it");
+    let ids: BTreeSet<RunnerId> = missing.iter().map(|row| row.id).collect();
+    seen.retain(|(number, id), _| *number != pool.number || ids.contains(id));
+    let mut is_long = |row: &&PoolRunner| {
+        let since = *seen.entry((pool.number, row.id)).or_insert(now);
+        now.saturating_sub(since) >= grace
+    };
+    missing.into_iter().filter(|row| is_long(row)).collect()
 }
 
 pub(super) async fn all_runners(app: &App, pool: &Pool) -> Result<Vec<PoolRunner>, Error> {

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::fake::Mood;
 use super::rig::Rig;
 use crate::harness::{On, eventually, on_both};
 
@@ -25,6 +26,22 @@ async fn a_machine_has_one_agent(on: On) {
     let answer = rig.server.send(request.header("authorization", format!("Bearer {token}")), wrong).await;
     assert_eq!(answer.refusal(), "422 invalid");
     assert_eq!(rig.audited("runner.join_refused").await.len(), 1);
+}
+
+async fn nobody_joins_for_a_machine_that_the_provider_has_not_named(on: On) {
+    let rig = Rig::with(on, |settings| settings.pool_provider_timeout_ms = 100).await;
+    rig.fake.next(Mood::FallsHalfway);
+    rig.pool(json!({"min_idle": 2, "max_size": 2})).await;
+    eventually("a machine is there", async || rig.fake.machines().len() == 1).await;
+    let (machine, order) = rig.fake.machines().remove(0);
+    let token = rig.join_token(&order);
+    // A job can read the token, and would have any machine ended with its runner.
+    assert_eq!(rig.join_with(&token, "of-another-pool", 1).await.refusal(), "503 not_yet");
+    assert_eq!(rig.join_with(&token, &machine, 1).await.refusal(), "503 not_yet", "the answer got lost");
+    assert!(rig.runners("").await.iter().all(|runner| runner["machine_id"].is_null()));
+    rig.server.clock.advance(151);
+    rig.idle(2).await;
+    assert_eq!(rig.join_with(&token, "of-another-pool", 1).await.refusal(), "404 not_found");
 }
 
 async fn a_token_is_good_for_its_own_runner_only(on: On) {
@@ -71,6 +88,8 @@ async fn a_signal_about_another_run_is_ignored_and_written_down(on: On) {
         json!({"signal": "UD_REG_OK", "epoch": 1}),
         json!({"signal": "UD_OK", "epoch": 1, "run_id": "mine"}),
         json!({"signal": "x", "epoch": 1}),
+        json!({"signal": "UD_REG_OK", "epoch": 1, "run_id": "a b"}),
+        json!({"signal": "UD_REG_OK", "epoch": 1, "run_id": "x".repeat(201)}),
     ] {
         assert_eq!(
             agents[0].call(&rig, "POST", "signals", wrong.to_string()).await.refusal(),
@@ -101,6 +120,7 @@ async fn an_agent_is_told_by_its_heartbeat_too(on: On) {
 
 on_both!(
     a_machine_has_one_agent,
+    nobody_joins_for_a_machine_that_the_provider_has_not_named,
     a_token_is_good_for_its_own_runner_only,
     a_signal_about_another_run_is_ignored_and_written_down,
     an_agent_is_told_by_its_heartbeat_too,

@@ -1,6 +1,6 @@
 //! A provider that does as it is told: makes machines, refuses, hangs, falls over halfway, or makes what nobody asked for.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Mutex;
 
 use async_trait::async_trait;
@@ -38,6 +38,11 @@ struct State {
     moods: VecDeque<Mood>,
     /// How all calls go.
     always: Option<Mood>,
+    /// Lists leave everything out.
+    hides: bool,
+    /// Machines that only another server could list.
+    elsewhere: BTreeSet<String>,
+    lists: usize,
 }
 
 /// The provider.
@@ -77,6 +82,22 @@ impl Fake {
     /// A machine that nobody asked for appears.
     pub fn appear(&self, id: &str, token: &str) {
         self.with(|state| state.machines.insert(id.into(), (token.into(), Usage::OnDemand)));
+    }
+
+    /// Lists leave everything out from now on, or do so no longer.
+    pub fn hide(&self, hides: bool) {
+        self.with(|state| state.hides = hides);
+    }
+
+    /// A machine is on the host of another server, which has fallen with all that was on it.
+    pub fn lose_with_its_host(&self, id: &str) {
+        self.lose(id);
+        self.with(|state| state.elsewhere.insert(id.into()));
+    }
+
+    /// How often it was asked what it has.
+    pub fn lists(&self) -> usize {
+        self.with(|state| state.lists)
     }
 
     /// A machine goes away by itself.
@@ -163,8 +184,15 @@ impl Provider for Fake {
     }
 
     async fn list(&self, _: &PoolInfo) -> Result<Vec<ProviderMachine>, ProviderError> {
-        let listed =
-            |state: &mut State| state.machines.iter().map(|(id, (token, usage))| machine(id, token, *usage)).collect();
+        let listed = |state: &mut State| {
+            state.lists += 1;
+            let shown = state.machines.iter().filter(|_| !state.hides);
+            shown.map(|(id, (token, usage))| machine(id, token, *usage)).collect()
+        };
         Ok(self.with(listed))
+    }
+
+    fn is_here(&self, machine_id: &str) -> bool {
+        self.with(|state| !state.elsewhere.contains(machine_id))
     }
 }

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use baton_core::pools::Usage;
+use baton_store::Clock;
 use serde_json::json;
 
 use super::fake::Mood;
 use super::rig::Rig;
-use crate::harness::{On, eventually, on_both};
+use crate::harness::{On, START, Server, eventually, on_both};
 
 fn tokens(rig: &Rig) -> BTreeSet<String> {
     rig.fake.asked().into_iter().map(|create| create.token).collect()
@@ -80,11 +81,81 @@ async fn a_machine_that_is_lost_is_replaced(on: On) {
     rig.pool(json!({"min_idle": 1, "max_size": 1})).await;
     let mut agents = rig.idle(1).await;
     rig.fake.lose(&agents[0].machine);
-    rig.server.clock.advance(120_001);
+    rig.server.clock.advance(30_000);
+    eventually("it is missed", async || rig.server.app.pools.missing_seen() == 1).await;
+    rig.server.clock.advance(120_000);
     agents[0].hears(&rig, "end").await;
     rig.idle(1).await;
     let lost = rig.runners("state=gone").await;
     assert_eq!((lost.len(), &lost[0]["cause"], &lost[0]["id"]), (1, &json!("lost"), &json!(agents[0].id)));
+}
+
+async fn one_list_that_leaves_machines_out_ends_nothing(on: On) {
+    let rig = Rig::with(on, |settings| {
+        settings.pool_silent_ms = 100_000_000;
+        settings.pool_sweep_ms = 10_000;
+    })
+    .await;
+    rig.pool(json!({"min_idle": 1, "max_size": 2})).await;
+    let agents = rig.idle(1).await;
+    // Old enough to be missed, and nothing is heard of it.
+    rig.server.clock.advance(200_000);
+    rig.fake.hide(true);
+    rig.server.clock.advance(30_000);
+    eventually("it is missed", async || rig.server.app.pools.missing_seen() == 1).await;
+    rig.fake.hide(false);
+    rig.server.clock.advance(30_000);
+    eventually("it is found again", async || rig.server.app.pools.missing_seen() == 0).await;
+    // Whoever is heard is there, whatever a provider says, however long.
+    rig.fake.hide(true);
+    for _ in 0..20 {
+        agents[0].call(&rig, "POST", "heartbeat", String::new()).await;
+        let lists = rig.fake.lists();
+        rig.server.clock.advance(10_000);
+        eventually("it was listed", async || rig.fake.lists() > lists).await;
+    }
+    assert_eq!((rig.count("idle").await, rig.fake.terminated().len()), (1, 0));
+}
+
+async fn a_pool_that_is_deleted_while_machines_are_made_waits_for_them(on: On) {
+    let rig = Rig::with(on, |settings| settings.pool_provider_timeout_ms = 100).await;
+    rig.fake.next(Mood::Hangs);
+    rig.pool(json!({"min_idle": 1, "max_size": 1})).await;
+    eventually("it was asked", async || rig.fake.asked().len() == 1).await;
+    let order = rig.fake.asked()[0].token.clone();
+    rig.server.call("DELETE", "/api/v1/pools/ci", "").await;
+    rig.until("terminating", 1).await;
+    // Nobody hears the answer, and the machine comes late.
+    rig.server.clock.advance(30_000);
+    rig.fake.appear("late", &order);
+    rig.server.clock.advance(30_000);
+    eventually("it is seen", async || rig.server.app.pools.strays_seen() == 1).await;
+    rig.server.clock.advance(120_000);
+    eventually("it is ended", async || rig.fake.terminated() == ["late"]).await;
+    assert_eq!(rig.fake.machines(), []);
+    rig.server.clock.advance(30_000);
+    let is_gone = async || rig.server.call("GET", "/api/v1/pools/ci", "").await.status == 404;
+    eventually("the pool is gone", is_gone).await;
+    assert_eq!(rig.fake.asked().len(), 1, "nobody asks for machines of a deleted pool");
+}
+
+async fn a_machine_that_fell_with_its_server_is_given_up(on: On) {
+    let rig = Rig::start(on).await;
+    rig.pool(json!({"min_idle": 1, "max_size": 2})).await;
+    let first = rig.idle(1).await.remove(0);
+    rig.fake.lose_with_its_host(&first.machine);
+    rig.server.clock.advance(60_001);
+    rig.until("terminating", 1).await;
+    // As long as its agent may live by itself it may be there.
+    let asked = rig.fake.terminated().len();
+    rig.server.clock.advance(600_000);
+    eventually("its end is asked for", async || rig.fake.terminated().len() > asked).await;
+    assert!(rig.runners("state=gone").await.iter().all(|runner| runner["id"] != first.id.as_str()));
+    rig.server.clock.advance(90_000);
+    eventually("it is gone", async || {
+        rig.runners("state=gone").await.iter().any(|runner| runner["id"] == first.id.as_str())
+    })
+    .await;
 }
 
 async fn spot_falls_back_to_on_demand_at_once(on: On) {
@@ -180,6 +251,9 @@ on_both!(
     machines_that_nobody_asked_for_are_ended,
     machines_that_others_have_are_left_alone_whatever_a_provider_says,
     a_machine_that_is_lost_is_replaced,
+    one_list_that_leaves_machines_out_ends_nothing,
+    a_pool_that_is_deleted_while_machines_are_made_waits_for_them,
+    a_machine_that_fell_with_its_server_is_given_up,
     spot_falls_back_to_on_demand_at_once,
     of_what_came_in_part_the_rest_is_asked_for_at_once,
     a_provider_that_never_makes_more_than_a_part_is_not_asked_all_the_time,
@@ -189,3 +263,32 @@ on_both!(
     an_agent_that_never_comes_up_is_replaced,
     what_pools_have_is_on_the_metrics_page,
 );
+
+/// All servers are away for longer than an agent may be silent, and somebody wants machines as soon as one is back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn agents_that_no_server_could_hear_were_not_silent() {
+    let database = baton_testkit::database().await;
+    let clock = Clock::manual(START);
+    let mut rig = Rig::on(Server::on_database(database.url(), clock.clone()).await);
+    rig.pool(json!({"min_idle": 2, "max_size": 2})).await;
+    let mut agents = rig.idle(2).await;
+    rig.server.stop();
+    rig.server.stopped().await;
+    clock.advance(75_000);
+    let fake = rig.fake.clone();
+    rig = Rig::on(Server::on_database(database.url(), clock.clone()).await);
+    rig.server.app.pools.providers.add("fake", fake.clone());
+    rig.fake = fake;
+    rig.claims("one", 2).await;
+    rig.register_all(&mut agents, "one").await;
+    assert_eq!(rig.settled("one").await["state"], "ready");
+    assert_eq!((rig.fake.terminated().len(), rig.fake.asked().len()), (0, 1));
+    // Whoever says nothing from now on is silent, after the time for that.
+    rig.release("one").await;
+    for agent in &mut agents {
+        agent.hears(&rig, "deregister").await;
+        agent.says(&rig, "UD_REMOVE_REG_OK", Some("one")).await;
+    }
+    clock.advance(60_001);
+    eventually("they are ended", async || rig.fake.terminated().len() == 2).await;
+}

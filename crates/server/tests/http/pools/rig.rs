@@ -31,7 +31,11 @@ impl Rig {
     }
 
     pub async fn with(on: On, change: impl FnOnce(&mut Settings)) -> Rig {
-        let server = Server::with(on, change).await;
+        Rig::on(Server::with(on, change).await)
+    }
+
+    /// With a provider that has made nothing yet.
+    pub fn on(server: Server) -> Rig {
         let fake = Arc::new(Fake::default());
         server.app.pools.providers.add("fake", fake.clone());
         Rig { server, fake }

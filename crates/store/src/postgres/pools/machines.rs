@@ -11,7 +11,7 @@ use super::super::pool::{Outcome, Session, retried};
 use super::super::rows::clean;
 use super::super::{PostgresStore, sql};
 use super::{rows, sheet};
-use crate::pool_rules::claims::Ending;
+use crate::pool_rules::claims::{Ending, LOST};
 use crate::pool_rules::{Sheet, claims, orders, runners};
 use crate::{
     EndClaimAnswer, ExpiredPools, JoinAnswer, MachineAnswer, NewMachine, NewOrder, Order, OrderAnswer, Pool,
@@ -177,6 +177,14 @@ impl PostgresStore {
         let silent = self.database.query(sql::LIST_SILENT_RUNNERS, params![silent_at, abandoned_at, limit]).await?;
         let ended = retried!(self.end_found(&silent, |sheet, id| runners::silence(sheet, id, expiry, now)))?;
         moved.extend(ended.into_iter().map(|runner| (runner.id, runner)));
+        // Last: whoever has just lost its last runner has nothing to keep.
+        for row in self.database.query(sql::LIST_BARREN_CLAIMS, params![limit]).await? {
+            let claim = row.try_get(0)?;
+            let (answer, _) = retried!(self.end_held_claim(claim, Ending::Lose, LOST, expiry.release_ms))?;
+            if let EndClaimAnswer::Ended(claim, _) = answer {
+                claims.push(claim);
+            }
+        }
         Ok(ExpiredPools { claims, runners: moved.into_values().collect() })
     }
 

@@ -22,9 +22,9 @@ use super::{PostgresStore, sql};
 use crate::pool_rules::claims::Ending;
 use crate::{
     ClaimFilter, CommitAnswer, EndClaimAnswer, EventFilter, ExpiredPools, JoinAnswer, MachineAnswer, NewMachine,
-    NewOrder, NewPool, NewPoolClaim, OpenAnswer, Order, OrderAnswer, Page, Pool, PoolAnswer, PoolClaim, PoolExpiry,
-    PoolNo, PoolRunner, PoolStats, PoolStock, Pools, RetainedPools, RunnerAnswer, RunnerEnd, RunnerEvent, RunnerFilter,
-    RunnerNews, RunnerRef, RunnerSignal, SignalAnswer, StoreError, StoreResult, TakeAnswer, TakeRules,
+    NewOrder, NewPool, NewPoolClaim, OpenAnswer, Order, OrderAnswer, Page, PlacedOrder, Pool, PoolAnswer, PoolClaim,
+    PoolExpiry, PoolNo, PoolRunner, PoolStats, PoolStock, Pools, RetainedPools, RunnerAnswer, RunnerEnd, RunnerEvent,
+    RunnerFilter, RunnerNews, RunnerRef, RunnerSignal, SignalAnswer, StoreError, StoreResult, TakeAnswer, TakeRules,
 };
 
 #[async_trait]
@@ -171,6 +171,16 @@ impl Pools for PostgresStore {
                 .collect()
         };
         self.database.within(due).await
+    }
+
+    async fn order(&self, order: OrderId) -> StoreResult<Option<PlacedOrder>> {
+        let found = async {
+            let Some(row) = self.database.query(sql::READ_ORDER, params![order.0]).await?.pop() else {
+                return Ok(None);
+            };
+            Ok(Some(PlacedOrder { order: rows::order(&row)?, is_awaited: row.try_get("is_awaited")? }))
+        };
+        self.database.within(found).await
     }
 
     async fn record_machines(

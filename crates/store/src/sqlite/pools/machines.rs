@@ -8,7 +8,7 @@ use rusqlite::params;
 use super::super::connection::Sql;
 use super::super::statements;
 use super::{claims, rows, sheet};
-use crate::pool_rules::claims::{self as rules, Ending};
+use crate::pool_rules::claims::{self as rules, Ending, LOST};
 use crate::pool_rules::{Sheet, orders, runners};
 use crate::{
     EndClaimAnswer, ExpiredPools, JoinAnswer, MachineAnswer, NewMachine, NewOrder, Order, OrderAnswer, Pool,
@@ -167,6 +167,12 @@ pub(super) fn expire(sql: &Sql<'_>, expiry: &PoolExpiry, called_at: Millis) -> S
             .filter(|id| matches!(runners::silence(&mut held, *id, expiry, called_at), RunnerAnswer::Moved(..))),
     );
     sheet::write(sql, &held)?;
+    // Last: whoever has just lost its last runner has nothing to keep.
+    for claim in sql.rows(statements::LIST_BARREN_CLAIMS, params![limit], |row| row.get(0))? {
+        if let (EndClaimAnswer::Ended(claim, _), _) = claims::end(sql, claim, Ending::Lose, LOST, expiry.release_ms)? {
+            expired.claims.push(claim);
+        }
+    }
     expired.runners = sheet::of_runners(sql, moved)?.all().cloned().collect();
     Ok(expired)
 }

@@ -19,9 +19,9 @@ use super::{SqliteStore, statements};
 use crate::pool_rules::claims::Ending;
 use crate::{
     ClaimFilter, CommitAnswer, EndClaimAnswer, EventFilter, ExpiredPools, JoinAnswer, MachineAnswer, NewMachine,
-    NewOrder, NewPool, NewPoolClaim, OpenAnswer, Order, OrderAnswer, Page, Pool, PoolAnswer, PoolClaim, PoolExpiry,
-    PoolNo, PoolRunner, PoolStats, PoolStock, Pools, RetainedPools, RunnerAnswer, RunnerEnd, RunnerEvent, RunnerFilter,
-    RunnerNews, RunnerRef, RunnerSignal, SignalAnswer, StoreResult, TakeAnswer, TakeRules,
+    NewOrder, NewPool, NewPoolClaim, OpenAnswer, Order, OrderAnswer, Page, PlacedOrder, Pool, PoolAnswer, PoolClaim,
+    PoolExpiry, PoolNo, PoolRunner, PoolStats, PoolStock, Pools, RetainedPools, RunnerAnswer, RunnerEnd, RunnerEvent,
+    RunnerFilter, RunnerNews, RunnerRef, RunnerSignal, SignalAnswer, StoreResult, TakeAnswer, TakeRules,
 };
 
 #[async_trait]
@@ -150,6 +150,15 @@ impl Pools for SqliteStore {
         self.write(move |sql| {
             sql.execute(statements::CLOSE_ORDERS, params![sql.now])?;
             sql.rows(statements::DUE_ORDERS, params![sql.now, lease_ms, limit as i64], rows::order)
+        })
+        .await
+    }
+
+    async fn order(&self, order: OrderId) -> StoreResult<Option<PlacedOrder>> {
+        self.read(move |sql| {
+            sql.row(statements::READ_ORDER, params![order.0.as_bytes()], |row| {
+                Ok(PlacedOrder { order: rows::order(row)?, is_awaited: row.get("is_awaited")? })
+            })
         })
         .await
     }
