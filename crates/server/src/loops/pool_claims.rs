@@ -89,7 +89,7 @@ async fn fill(app: &App, pool: &Pool, mut claims: Vec<PoolClaim>, now: Millis) -
             CommitAnswer::NotYet { verdicts, missing } => {
                 did.missing = did.missing.saturating_add(missing);
                 let passed = verdicts.iter().filter(|(_, verdict)| *verdict == Verdict::Passed).count();
-                if let Some((reason, detail)) = hopeless(pool, &claim, passed, now) {
+                if let Some((reason, detail)) = hopeless(app, pool, &claim, passed, now).await? {
                     did.failed += usize::from(fail(app, &claim, reason, &detail).await?);
                     continue;
                 }
@@ -115,16 +115,24 @@ async fn hand_over(app: &App, claim: &PoolClaim) -> Result<(), Error> {
 }
 
 /// Why a claim cannot be filled any more, if it cannot.
-fn hopeless(pool: &Pool, claim: &PoolClaim, passed: usize, now: Millis) -> Option<(ClaimReason, String)> {
+async fn hopeless(
+    app: &App,
+    pool: &Pool,
+    claim: &PoolClaim,
+    passed: usize,
+    now: Millis,
+) -> Result<Option<(ClaimReason, String)>, Error> {
     let most = pool.spec.max_size;
     if claim.count > most {
         let detail = format!("the pool may have {most} machines by now, and the claim wants {}", claim.count);
-        return Some((ClaimReason::Impossible, detail));
+        return Ok(Some((ClaimReason::Impossible, detail)));
     }
-    claim.deadline.filter(|deadline| *deadline < now)?;
-    let said = pool.error.as_ref().map(|error| format!("; the provider says: {error}")).unwrap_or_default();
-    let detail = format!("{passed} of {} runners were alive and registered when the wait was over{said}", claim.count);
-    Some((ClaimReason::WaitOver, detail))
+    if claim.deadline.is_none_or(|deadline| deadline >= now) {
+        return Ok(None);
+    }
+    let standing = crate::service::pools::claims::standing(app, pool).await?;
+    let had = format!("{passed} of {} runners were alive and registered when the wait was over", claim.count);
+    Ok(Some((ClaimReason::WaitOver, format!("{had}; {standing}"))))
 }
 
 async fn fail(app: &App, claim: &PoolClaim, reason: ClaimReason, detail: &str) -> Result<bool, Error> {

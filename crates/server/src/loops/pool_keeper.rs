@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use baton_core::Millis;
-use baton_core::pools::keeper::want;
+use baton_core::pools::keeper::{Unmet, want};
 use baton_core::pools::{Cause, OrderId, RunnerId, RunnerState, Turn, Usage};
 use baton_store::{
     EventFilter, NewOrder, OrderAnswer, Page, Pool, PoolNo, PoolRunner, RunnerAnswer, RunnerEnd, RunnerFilter,
@@ -21,7 +21,7 @@ use crate::{App, Error, crash};
 const ORDERS_MAX: usize = 100;
 const ENDINGS_MAX: usize = 500;
 /// Most moves that are looked at, to tell whether a pool's machines are of use.
-const TURNS_MAX: usize = 200;
+const TURNS_MAX: usize = 1_000;
 /// Rows of each kind that are forgotten in one call.
 const RETAIN_MAX: usize = 1_000;
 /// How often GitHub is asked which runners it has. It counts calls, and whatever is left there does no harm.
@@ -101,18 +101,24 @@ async fn keep(app: &App, pool: &Pool) -> Result<Kept, Error> {
     if is_deleting && seen.stock.creating > 0 {
         end_creating(app, &seen.pool).await?;
     }
-    if wanted.create > 0 && may_create(app, &seen.pool, seen.now).await? {
+    if wanted.create > 0 && may_create(app, &seen.pool, &wanted.unmet, seen.now).await? {
         return Ok(Kept { ordered: order(app, &seen.pool, wanted.create, wanted.usage).await?, is_deleted: false });
     }
     Ok(Kept { ordered: 0, is_deleted: is_deleting && seen.stock.size() == 0 })
 }
 
 /// False while the last machines of a pool came to nothing so often that the next ones are to wait.
-async fn may_create(app: &App, pool: &Pool, now: Millis) -> Result<bool, Error> {
+async fn may_create(app: &App, pool: &Pool, unmet: &Unmet, now: Millis) -> Result<bool, Error> {
     let filter = EventFilter { pool: Some(pool.number), ..EventFilter::default() };
     let events = app.store.runner_events(filter, Page { after: None, limit: TURNS_MAX }).await?;
-    let turns = events.iter().map(|event| Turn { at: event.at, from: event.from, to: event.to, cause: event.cause });
-    let Some(after) = app.current().pool_backoff().after_waste(turns).filter(|after| *after > now) else {
+    let turns = events.iter().map(|event| Turn {
+        at: event.at,
+        runner: event.runner,
+        from: event.from,
+        to: event.to,
+        cause: event.cause,
+    });
+    let Some(after) = app.current().pool_backoff().after_waste(turns, unmet).filter(|after| *after > now) else {
         return Ok(true);
     };
     app.pools.keeper.ring_at(after.saturating_add(1), now);
@@ -125,7 +131,7 @@ async fn may_create(app: &App, pool: &Pool, now: Millis) -> Result<bool, Error> 
 
 /// Nobody waits for machines that a deleted pool is still to get.
 async fn end_creating(app: &App, pool: &Pool) -> Result<(), Error> {
-    let filter = RunnerFilter { pool: Some(pool.number), state: Some(RunnerState::Creating), claim: None };
+    let filter = RunnerFilter { pool: Some(pool.number), state: Some(RunnerState::Creating), ..RunnerFilter::default() };
     let creating = app.store.runners(filter, Page { after: None, limit: ENDINGS_MAX }).await?;
     let ends = creating.iter().map(|runner| RunnerEnd {
         runner: runner.reference(),

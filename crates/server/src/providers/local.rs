@@ -217,6 +217,10 @@ impl Provider for LocalProvider {
         true
     }
 
+    fn kinds(&self, _: &PoolSpec) -> Vec<String> {
+        vec![KIND.into()]
+    }
+
     async fn create(&self, wanted: &Create) -> Result<Vec<ProviderMachine>, ProviderError> {
         let _turn = self.turn.lock().await;
         let host = self.host().map_err(unclear)?;

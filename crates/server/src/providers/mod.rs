@@ -89,6 +89,11 @@ pub trait Provider: Send + Sync + fmt::Debug {
     /// True when whoever makes pools decides what runs on the machine of this server, or in its name.
     fn runs_here(&self) -> bool;
 
+    /// Patterns that the types of this pool's machines are like. None: it is not known beforehand what they will be.
+    fn kinds(&self, spec: &PoolSpec) -> Vec<String> {
+        spec.types.clone()
+    }
+
     /// Makes machines. The same token again gives the same machines; fewer than asked for is no error, and the rest is asked for again.
     async fn create(&self, wanted: &Create) -> Result<Vec<ProviderMachine>, ProviderError>;
 
