@@ -73,6 +73,8 @@ pub(crate) async fn create(app: &App, pool: &Pool, order: &Order) -> Result<(), 
             }
             Err(ProviderError::Unclear(why)) => {
                 tracing::warn!(pool = pool.name, order = %order.id, why, "machines are asked for again");
+                // Whoever looks at the pool, or waits for it in vain, is to know what it waits for.
+                app.store.note_pool_error(pool.number, &message(&why)).await?;
                 app.pools.keeper.ring_in(app.current().pool_ask());
                 return Ok(());
             }

@@ -18,6 +18,7 @@ async fn a_provider_that_falls_halfway_is_asked_again_under_the_same_token(on: O
     rig.fake.next(Mood::FallsHalfway);
     rig.pool(json!({"min_idle": 4, "max_size": 4})).await;
     eventually("it was asked", async || rig.fake.asked().len() == 1).await;
+    eventually("it is told", async || rig.show().await["error"] == "fell over").await;
     // Nobody else asks until the call's time is over.
     rig.server.clock.advance(90_001);
     eventually("it was asked again", async || rig.fake.asked().len() == 2).await;
@@ -25,6 +26,7 @@ async fn a_provider_that_falls_halfway_is_asked_again_under_the_same_token(on: O
     let agents = rig.idle(4).await;
     assert_eq!(agents.iter().map(|agent| agent.id.clone()).collect::<BTreeSet<_>>().len(), 4);
     assert_eq!(rig.fake.terminated(), [""; 0]);
+    assert_eq!(rig.show().await["error"], json!(null), "that is over");
 }
 
 async fn a_provider_that_hangs_is_given_up_and_asked_again(on: On) {
