@@ -35,6 +35,7 @@ pub(super) async fn pass(app: &App) -> Result<String, Error> {
         return Ok("there are no pools".into());
     }
     expire(app).await?;
+    machines::note_ended(app, &pools).await?;
     let (mut ordered, mut is_deleted) = (0, false);
     for pool in &pools {
         match keep(app, pool).await {
@@ -131,7 +132,8 @@ async fn may_create(app: &App, pool: &Pool, unmet: &Unmet, now: Millis) -> Resul
 
 /// Nobody waits for machines that a deleted pool is still to get.
 async fn end_creating(app: &App, pool: &Pool) -> Result<(), Error> {
-    let filter = RunnerFilter { pool: Some(pool.number), state: Some(RunnerState::Creating), ..RunnerFilter::default() };
+    let filter =
+        RunnerFilter { pool: Some(pool.number), state: Some(RunnerState::Creating), ..RunnerFilter::default() };
     let creating = app.store.runners(filter, Page { after: None, limit: ENDINGS_MAX }).await?;
     let ends = creating.iter().map(|runner| RunnerEnd {
         runner: runner.reference(),

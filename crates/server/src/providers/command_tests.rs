@@ -111,7 +111,10 @@ async fn a_script_that_cannot_be_started_is_a_refusal_and_found_before() {
     let path = scripts.directory.path().join("machines");
     std::fs::write(&path, "#!/no/such/shell\n").unwrap();
     let no_shell = scripts.provider.create(&create()).await.unwrap_err();
-    assert!(matches!(&no_shell, ProviderError::Misconfigured(why) if why.contains("cannot be started")), "{no_shell:?}");
+    assert!(
+        matches!(&no_shell, ProviderError::Misconfigured(why) if why.contains("cannot be started")),
+        "{no_shell:?}"
+    );
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
     let said = scripts.provider.check(&pool().spec).unwrap_err();
     assert!(said.contains("not executable"), "{said}");

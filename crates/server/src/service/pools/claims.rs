@@ -264,7 +264,8 @@ fn standing_of(runners: &BTreeMap<RunnerState, u64>, max_size: u32, error: Optio
         RunnerState::Terminating => Some("being ended"),
         RunnerState::Gone => None,
     };
-    let there = runners.iter().filter_map(|(state, count)| Some((word(*state)?, *count))).filter(|(_, count)| *count > 0);
+    let there =
+        runners.iter().filter_map(|(state, count)| Some((word(*state)?, *count))).filter(|(_, count)| *count > 0);
     let there: Vec<(&str, u64)> = there.collect();
     let all: u64 = there.iter().map(|(_, count)| count).sum();
     let parts: Vec<String> = there.iter().map(|(word, count)| format!("{count} {word}")).collect();
@@ -321,7 +322,8 @@ mod tests {
     #[test]
     fn whoever_waited_in_vain_is_told_who_has_the_machines() {
         assert_eq!(standing_of(&BTreeMap::new(), 6, None), "the pool has 0 of 6 machines");
-        let mut runners = BTreeMap::from([(RunnerState::Running, 2), (RunnerState::Creating, 1), (RunnerState::Gone, 90)]);
+        let mut runners =
+            BTreeMap::from([(RunnerState::Running, 2), (RunnerState::Creating, 1), (RunnerState::Gone, 90)]);
         let said = "the pool has 3 of 6 machines: 1 being created, 2 in use; the provider says: no quota";
         assert_eq!(standing_of(&runners, 6, Some("no quota")), said);
         runners.insert(RunnerState::Idle, 0);

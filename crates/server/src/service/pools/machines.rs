@@ -11,7 +11,9 @@ use baton_core::{Millis, token};
 use baton_store::{MachineAnswer, NewMachine, Order, Page, Pool, PoolRunner, RunnerAnswer, RunnerEnd, RunnerFilter};
 
 use super::github;
-use crate::providers::{self, Create, MACHINE_ID_BYTES_MAX, Provider, ProviderError, ProviderMachine};
+use crate::providers::{
+    self, Create, MACHINE_ID_BYTES_MAX, PROVIDER_DEFAULT, Provider, ProviderError, ProviderMachine,
+};
 use crate::service::message;
 use crate::{App, Error, crash};
 
@@ -58,6 +60,10 @@ pub(crate) async fn create(app: &App, pool: &Pool, order: &Order) -> Result<(), 
                 crash::point("order.created");
                 let has = made.len();
                 take_over(app, pool, provider.as_ref(), order.id, made).await?;
+                // One that has ended by now was nobody's until now.
+                if !app.pools.ended.all().is_empty() {
+                    app.pools.keeper.ring();
+                }
                 if has >= order.count as usize || has <= had {
                     return Ok(());
                 }
@@ -288,26 +294,58 @@ async fn lose(
         let is_missing = row.machine_id.as_deref().is_some_and(|id| provider.is_here(id) && !ids.contains(id));
         is_live && is_missing && row.ordered_at < before
     };
-    let lost: Vec<&PoolRunner> = rows.iter().filter(is_lost).collect();
-    let ends = lost.iter().map(|row| RunnerEnd {
+    let lost = rows.iter().filter(is_lost).map(|row| RunnerEnd {
         runner: row.reference(),
         cause: Cause::Lost,
         detail: "the provider does not list its machine any more".into(),
     });
-    let ends: Vec<RunnerEnd> = ends.collect();
+    end_lost(app, lost.collect()).await
+}
+
+async fn end_lost(app: &App, ends: Vec<RunnerEnd>) -> Result<(), Error> {
     if ends.is_empty() {
         return Ok(());
     }
+    let lost: Vec<RunnerId> = ends.iter().map(|end| end.runner.runner).collect();
     let answers = app.store.end_runners(ends).await?;
-    let moved = lost.iter().zip(answers).filter(|(_, answer)| matches!(answer, RunnerAnswer::Moved(..)));
-    app.pools.tell(moved.map(|(row, _)| row.id));
+    let moved = lost.into_iter().zip(answers).filter(|(_, answer)| matches!(answer, RunnerAnswer::Moved(..)));
+    app.pools.tell(moved.map(|(runner, _)| runner));
     app.pools.keeper.ring();
     app.pools.claims.ring();
     Ok(())
 }
 
+/// Ends runners whose machines have ended by themselves, as their provider has noticed: nobody has to miss them first.
+pub(crate) async fn note_ended(app: &App, pools: &[Pool]) -> Result<(), Error> {
+    let ended = app.pools.ended.all();
+    if ended.is_empty() {
+        return Ok(());
+    }
+    let mut ends = Vec::new();
+    for pool in pools.iter().filter(|pool| pool.spec.provider == PROVIDER_DEFAULT) {
+        for row in live_runners(app, pool).await? {
+            let Some((machine, words)) = row.machine_id.as_ref().and_then(|id| ended.get_key_value(id)) else {
+                continue;
+            };
+            if row.rules.state != RunnerState::Terminating {
+                ends.push(RunnerEnd { runner: row.reference(), cause: Cause::Lost, detail: message(words) });
+            }
+            app.pools.ended.forget(machine);
+        }
+    }
+    end_lost(app, ends).await
+}
+
 pub(super) async fn all_runners(app: &App, pool: &Pool) -> Result<Vec<PoolRunner>, Error> {
-    let filter = RunnerFilter { pool: Some(pool.number), ..RunnerFilter::default() };
+    read(app, RunnerFilter { pool: Some(pool.number), ..RunnerFilter::default() }).await
+}
+
+async fn live_runners(app: &App, pool: &Pool) -> Result<Vec<PoolRunner>, Error> {
+    let not_state = Some(RunnerState::Gone);
+    read(app, RunnerFilter { pool: Some(pool.number), not_state, ..RunnerFilter::default() }).await
+}
+
+async fn read(app: &App, filter: RunnerFilter) -> Result<Vec<PoolRunner>, Error> {
     let mut all: Vec<PoolRunner> = Vec::new();
     loop {
         let after = all.last().map(|runner| runner.id);

@@ -224,7 +224,10 @@ impl Pools for PostgresStore {
             let state = filter.state.map(|state| state.code());
             let not_state = filter.not_state.map(|state| state.code());
             self.database
-                .query(sql::LIST_RUNNERS, params![after, filter.pool, state, filter.claim, page.limit as i64, not_state])
+                .query(
+                    sql::LIST_RUNNERS,
+                    params![after, filter.pool, state, filter.claim, page.limit as i64, not_state],
+                )
                 .await?
                 .iter()
                 .map(rows::runner)
