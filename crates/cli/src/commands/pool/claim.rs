@@ -99,6 +99,9 @@ pub async fn claim(client: &Client, args: ClaimArgs) -> Result<(), Exit> {
             () = &mut stop => asker.give_up(board).await,
         }
     };
+    if let Some(old) = claimed_before(&claim) {
+        eprintln!("baton: {old}");
+    }
     while claim.state == ClaimState::Waiting {
         board.show(&claim);
         let asked = tokio::select! {
@@ -152,6 +155,12 @@ impl Asker<'_> {
         }
         std::process::exit(INTERRUPTED)
     }
+}
+
+/// What is shown of a claim that had ended when it was asked for: nothing is claimed anew under its name.
+fn claimed_before(claim: &ClaimView) -> Option<String> {
+    let ended_at = claim.ended_at?;
+    Some(format!("{} was claimed before, ended at {ended_at}; another --run-id claims anew", claim.run_id))
 }
 
 /// Prints the machines, or says why there are none.
@@ -237,6 +246,14 @@ mod tests {
             "the claim of ci-17 was not filled: wait_over\nmachines that were discarded: 2 register_failed, 1 silent\n\
              the last one said: no such token"
         );
+    }
+
+    #[test]
+    fn the_answer_of_an_old_claim_is_told_from_a_new_one() {
+        let claim = failed(Vec::new());
+        assert_eq!(claimed_before(&claim), None);
+        let said = "ci-17 was claimed before, ended at 1970-01-01T00:00:01.000Z; another --run-id claims anew";
+        assert_eq!(claimed_before(&ClaimView { ended_at: Some(Time(1_000)), ..claim }), Some(said.into()));
     }
 
     #[test]
