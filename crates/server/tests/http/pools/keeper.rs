@@ -143,6 +143,31 @@ async fn after_a_refusal_creation_backs_off(on: On) {
     assert_eq!(rig.show().await["statistics"]["orders_failed"], 1);
 }
 
+async fn machines_that_fit_no_claim_are_made_now_and_then(on: On) {
+    let rig = Rig::with(on, |settings| settings.pool_silent_ms = 100_000_000).await;
+    rig.pool(json!({"max_size": 2})).await;
+    // What this pool's machines will be is not known beforehand.
+    assert_eq!(rig.claim(json!({"run_id": "run", "types": ["m5*"]})).await.status, 201);
+    rig.idle(1).await;
+    rig.server.clock.advance(4_000);
+    assert_eq!(rig.fake.asked().len(), 1, "the next one waits");
+    rig.server.clock.advance(1_001);
+    eventually("another one is made", async || rig.fake.asked().len() == 2).await;
+}
+
+async fn a_pool_with_many_that_are_gone_lists_those_that_are_there(on: On) {
+    let rig = Rig::start(on).await;
+    rig.pool(json!({"min_idle": 3, "max_size": 6})).await;
+    for agent in rig.idle(3).await {
+        rig.server.call("DELETE", &format!("/api/v1/pools/ci/runners/{}", agent.id), "").await;
+    }
+    eventually("three are gone", async || rig.runners("state=gone").await.len() == 3).await;
+    rig.until("creating", 3).await;
+    for limit in 1..=3 {
+        assert_eq!(rig.runners(&format!("limit={limit}")).await.len(), limit);
+    }
+}
+
 async fn idle_machines_beyond_min_idle_end_after_a_while(on: On) {
     let rig = Rig::with(on, |settings| settings.pool_silent_ms = 100_000_000).await;
     rig.pool(json!({"min_idle": 2, "max_size": 2, "idle_ms": 60_000})).await;
@@ -162,6 +187,8 @@ async fn an_agent_that_never_comes_up_is_replaced(on: On) {
     let first = rig.fake.machines().remove(0).0;
     rig.server.clock.advance(180_001);
     eventually("it is ended", async || rig.fake.terminated().contains(&first)).await;
+    // A machine that came to nothing holds back the next one for a while.
+    rig.server.clock.advance(5_001);
     rig.idle(1).await;
 }
 
@@ -187,6 +214,8 @@ on_both!(
     a_provider_that_never_makes_more_than_a_part_is_not_asked_all_the_time,
     what_somebody_has_to_mend_is_no_reason_for_machines_on_demand,
     after_a_refusal_creation_backs_off,
+    machines_that_fit_no_claim_are_made_now_and_then,
+    a_pool_with_many_that_are_gone_lists_those_that_are_there,
     idle_machines_beyond_min_idle_end_after_a_while,
     an_agent_that_never_comes_up_is_replaced,
     what_pools_have_is_on_the_metrics_page,
