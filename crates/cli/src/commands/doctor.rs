@@ -292,3 +292,26 @@ fn closed(settings: &Settings, error: &StoreError) -> Check {
         error => Check::fail(name, error.to_string(), "look at the database and its address"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn pools_that_get_no_machines_are_named() {
+        let found = |pools: &[PoolView]| wanting(pools).map(|check| (check.status == Status::Warn, check.found));
+        assert_eq!(found(&[]), None);
+        let whole = show::sample(json!({"runners": {"idle": 2}, "error": "an old one"}));
+        let coming = show::sample(json!({"runners": {"creating": 2}}));
+        let deleted = show::sample(json!({"deleting": true, "error": "quota"}));
+        assert_eq!(found(&[whole.clone(), coming, deleted]), Some((false, "3 looked at".into())));
+        let refused = show::sample(json!({"runners": {"idle": 1}, "error": "quota"}));
+        let said = "default/linux has 1 of 2 idle: the provider refuses: quota";
+        assert_eq!(found(&[whole, refused]), Some((true, said.into())));
+        let held = show::sample(json!({"create_after": "2026-01-31T09:30:00Z"}));
+        let (is_warned, said) = found(&[held]).unwrap();
+        assert!(is_warned && said.contains("0 of 2 idle: its last machines came to nothing"), "{said}");
+    }
+}

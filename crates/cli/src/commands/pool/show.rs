@@ -251,6 +251,19 @@ pub(super) fn ended(claim: &ClaimView) -> String {
     format!("the claim of {} {what}{why}", claim.run_id)
 }
 
+/// A pool with these words besides.
+#[cfg(test)]
+pub(in crate::commands) fn sample(json: serde_json::Value) -> PoolView {
+    let mut all = serde_json::json!({
+        "name": "linux", "namespace": "default", "provider": "local", "options": {}, "cpu": 1, "memory_mib": 1024,
+        "types": [], "usage": "on_demand", "spot_fallback": false, "min_idle": 2, "min_idle_rules": [],
+        "min_idle_now": 2, "max_size": 4, "idle_ms": 1, "runtime_ms": 1, "revision": 1,
+        "created_at": "2026-01-31T09:30:00Z", "deleting": false, "runners": {}, "waiting_claims": 0
+    });
+    all.as_object_mut().unwrap().extend(json.as_object().unwrap().clone());
+    serde_json::from_value(all).unwrap()
+}
+
 #[cfg(test)]
 mod tests {
     use baton::proto::{ClaimRunner, Time};
@@ -279,17 +292,6 @@ mod tests {
             detail: String::new(),
             moves: Vec::new(),
         }
-    }
-
-    fn pool(json: serde_json::Value) -> PoolView {
-        let mut all = serde_json::json!({
-            "name": "linux", "namespace": "default", "provider": "local", "options": {}, "cpu": 1, "memory_mib": 1024,
-            "types": [], "usage": "on_demand", "spot_fallback": false, "min_idle": 2, "min_idle_rules": [],
-            "min_idle_now": 2, "max_size": 4, "idle_ms": 1, "runtime_ms": 1, "revision": 1,
-            "created_at": "2026-01-31T09:30:00Z", "deleting": false, "runners": {}, "waiting_claims": 0
-        });
-        all.as_object_mut().unwrap().extend(json.as_object().unwrap().clone());
-        serde_json::from_value(all).unwrap()
     }
 
     #[test]
@@ -333,7 +335,7 @@ mod tests {
 
     #[test]
     fn a_deleted_pool_names_who_keeps_it() {
-        let left = |number: u64| pool(serde_json::json!({"deleting": true, "runners": {"running": number}}));
+        let left = |number: u64| sample(serde_json::json!({"deleting": true, "runners": {"running": number}}));
         assert_eq!(deleted(&left(0), &[]), "linux is deleted");
         let idle = machine(RunnerState::Idle, None);
         assert_eq!(deleted(&left(1), &[idle]), "linux is being deleted; 1 machine has to end first");
@@ -349,9 +351,9 @@ mod tests {
     fn trouble_is_noted_of_pools_that_are_deleted_too() {
         let error = serde_json::json!({"deleting": true, "error": "no rights\nask the administrator"});
         let said = "being deleted; the provider refuses: no rights: ask the administrator";
-        assert_eq!(note(&pool(error)).as_deref(), Some(said));
-        let held = note(&pool(serde_json::json!({"create_after": "2026-01-31T09:30:00Z"})));
+        assert_eq!(note(&sample(error)).as_deref(), Some(said));
+        let held = note(&sample(serde_json::json!({"create_after": "2026-01-31T09:30:00Z"})));
         assert_eq!(held.as_deref(), Some("its last machines came to nothing, and the next ones wait"));
-        assert_eq!(note(&pool(serde_json::json!({}))), None);
+        assert_eq!(note(&sample(serde_json::json!({}))), None);
     }
 }
