@@ -11,6 +11,7 @@ use baton_store::{
 use futures_util::future::join_all;
 
 use crate::pool_metrics::PoolLabels;
+use crate::service::pools::told;
 use crate::{App, Error, crash};
 
 /// Looks in one pass, so that a pass ends.
@@ -93,7 +94,7 @@ async fn fill(app: &App, pool: &Pool, mut claims: Vec<PoolClaim>, now: Millis) -
                     did.failed += usize::from(fail(app, &claim, reason, &detail).await?);
                     continue;
                 }
-                did.ended += discard(app, verdicts).await?;
+                did.ended += discard(app, pool, verdicts).await?;
             }
             // Another server was faster.
             CommitAnswer::Refused(..) | CommitAnswer::Unknown => app.pools.moved(claim.number),
@@ -140,7 +141,7 @@ async fn fail(app: &App, claim: &PoolClaim, reason: ClaimReason, detail: &str) -
     let answer = app.store.fail_claim(claim.number, reason, detail, release_ms).await?;
     let EndClaimAnswer::Ended(claim, runners) = answer else { return Ok(false) };
     crash::point("claim.failed");
-    tracing::info!(run_id = claim.run_id, reason = reason.as_str(), detail, "a claim has failed");
+    told::claim_ended(app, &claim).await?;
     app.pools.tell(runners.iter().map(|runner| runner.runner));
     app.pools.moved(claim.number);
     app.pools.keeper.ring();
@@ -148,7 +149,7 @@ async fn fail(app: &App, claim: &PoolClaim, reason: ClaimReason, detail: &str) -
 }
 
 /// Ends runners that did not pass. Returns how many.
-async fn discard(app: &App, verdicts: Vec<(RunnerRef, Verdict)>) -> Result<usize, Error> {
+async fn discard(app: &App, pool: &Pool, verdicts: Vec<(RunnerRef, Verdict)>) -> Result<usize, Error> {
     let failed = verdicts.into_iter().filter_map(|(runner, verdict)| match verdict {
         Verdict::Failed(cause) => Some(RunnerEnd { runner, cause, detail: found(cause).into() }),
         Verdict::Passed | Verdict::Waits | Verdict::NotClaimed => None,
@@ -158,8 +159,14 @@ async fn discard(app: &App, verdicts: Vec<(RunnerRef, Verdict)>) -> Result<usize
         return Ok(0);
     }
     let runners: Vec<_> = failed.iter().map(|end| end.runner.runner).collect();
-    let answers = app.store.end_runners(failed).await?;
-    let ended = answers.iter().filter(|answer| matches!(answer, RunnerAnswer::Moved(..))).count();
+    let answers = app.store.end_runners(failed.clone()).await?;
+    let mut ended = 0;
+    for (end, answer) in failed.iter().zip(answers) {
+        if matches!(answer, RunnerAnswer::Moved(..)) {
+            told::discarded(pool, end.runner.runner, end.cause, &end.detail);
+            ended += 1;
+        }
+    }
     app.pools.tell(runners);
     app.pools.keeper.ring();
     Ok(ended)

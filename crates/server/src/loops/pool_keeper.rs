@@ -14,7 +14,7 @@ use baton_store::{
     RunnerRef,
 };
 
-use crate::service::pools::{github, machines};
+use crate::service::pools::{github, machines, told};
 use crate::{App, Error, crash};
 
 /// Orders, or runners to be ended, in one pass.
@@ -34,7 +34,7 @@ pub(super) async fn pass(app: &App) -> Result<String, Error> {
     if pools.is_empty() {
         return Ok("there are no pools".into());
     }
-    expire(app).await?;
+    expire(app, &pools).await?;
     machines::note_ended(app, &pools).await?;
     let (mut ordered, mut is_deleted) = (0, false);
     for pool in &pools {
@@ -59,12 +59,21 @@ pub(super) async fn pass(app: &App) -> Result<String, Error> {
 }
 
 /// Ends claims and runners whose time is over.
-async fn expire(app: &App) -> Result<(), Error> {
+async fn expire(app: &App, pools: &[Pool]) -> Result<(), Error> {
     let expired = app.store.expire_pools(app.current().pool_expiry()).await?;
     if expired.claims.is_empty() && expired.runners.is_empty() {
         return Ok(());
     }
     crash::point("pool.expired");
+    for claim in &expired.claims {
+        told::claim_ended(app, claim).await?;
+    }
+    for runner in &expired.runners {
+        let pool = pools.iter().find(|pool| pool.number == runner.pool);
+        if let (RunnerState::Terminating, Some(cause), Some(pool)) = (runner.rules.state, runner.rules.cause, pool) {
+            told::discarded(pool, runner.id, cause, &runner.detail);
+        }
+    }
     app.pools.tell(expired.runners.iter().map(|runner| runner.id));
     expired.claims.iter().for_each(|claim| app.pools.moved(claim.number));
     // A claim may have lost a runner, and looks for another.
@@ -82,7 +91,7 @@ struct Kept {
 /// Creates what a pool lacks, and ends what it has too many of.
 async fn keep(app: &App, pool: &Pool) -> Result<Kept, Error> {
     let Some(seen) = app.store.pool_stock(pool.number).await? else { return Ok(Kept::default()) };
-    app.metrics.pools.note_stock(&seen.pool, &seen.stock, seen.waiting.len());
+    app.metrics.pools.note_stock(&seen);
     let is_deleting = seen.pool.deleting_at.is_some();
     let wanted = want(&seen.pool.spec, is_deleting, &seen.stock, &seen.waiting, &seen.pool.backoff, seen.now);
     if let Some(look_at) = wanted.look_at {
@@ -97,7 +106,11 @@ async fn keep(app: &App, pool: &Pool) -> Result<Kept, Error> {
         let answers = app.store.end_runners(ends.collect()).await?;
         crash::point("keeper.ended");
         let moved = wanted.end.iter().zip(answers).filter(|(_, answer)| matches!(answer, RunnerAnswer::Moved(..)));
-        app.pools.tell(moved.map(|((runner, ..), _)| *runner));
+        let moved = moved.map(|((runner, _, cause), _)| {
+            told::discarded(&seen.pool, *runner, *cause, "");
+            *runner
+        });
+        app.pools.tell(moved);
     }
     if is_deleting && seen.stock.creating > 0 {
         end_creating(app, &seen.pool).await?;

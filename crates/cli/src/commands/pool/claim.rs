@@ -1,6 +1,5 @@
 //! `baton pool claim`: ask for machines, see them come, hand them to whoever runs next.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use baton::proto::{ClaimView, OpenClaim};
@@ -9,10 +8,9 @@ use baton_core::pools::{ClaimState, Usage};
 use clap::Args;
 use tokio::time::{Instant, sleep};
 
-use super::board::Board;
+use super::board::{self, Board};
 use super::create::{parse_memory, parse_usage};
 use super::{NameArgs, show};
-use crate::commands::build::text::printable;
 use crate::commands::flags;
 use crate::exit::Exit;
 use crate::output::{Format, print_line};
@@ -190,17 +188,17 @@ fn finish(claim: &ClaimView, format: Format) -> Result<(), Exit> {
 fn why(claim: &ClaimView) -> String {
     let reason = show::because(claim.reason.map(|reason| reason.as_str()), &claim.detail);
     let mut text = format!("the claim of {} was not filled: {reason}", claim.run_id);
-    let mut causes = BTreeMap::<&str, u32>::new();
-    for failure in &claim.failures {
-        *causes.entry(failure.cause.as_str()).or_default() += 1;
+    let groups = board::grouped(claim.failures.iter());
+    if groups.is_empty() {
+        return text;
     }
-    if let Some(last) = claim.failures.first() {
-        let causes: Vec<String> = causes.iter().map(|(cause, count)| format!("{count} {cause}")).collect();
-        text.push_str(&format!("\nmachines that were discarded: {}", causes.join(", ")));
-        if !last.detail.is_empty() {
-            let said: Vec<String> = last.detail.lines().map(printable).collect();
-            text.push_str(&format!("\nthe last one said: {}", said.join("\n")));
-        }
+    let machines = if claim.discarded == 1 { "machine was" } else { "machines were" };
+    text.push_str(&format!("\n{} {machines} discarded", claim.discarded));
+    let shown = claim.failures.len();
+    text.push_str(&if claim.discarded > shown as u64 { format!("; of the last {shown}:") } else { ":".into() });
+    for (why, failures) in groups {
+        let times = if failures.len() == 1 { "once".into() } else { format!("{} times", failures.len()) };
+        text.push_str(&format!("\n  {times}: {why}"));
     }
     text
 }
@@ -227,6 +225,7 @@ mod tests {
             reason: Some(ClaimReason::WaitOver),
             detail: String::new(),
             runners: Vec::new(),
+            discarded: failures.len() as u64,
             failures,
         }
     }
@@ -237,15 +236,18 @@ mod tests {
         let failure =
             |cause, detail: &str| ClaimFailure { runner_id: "r".into(), at: Time(0), cause, detail: detail.into() };
         let failures = vec![
-            failure(Cause::RegisterFailed, "no such token"),
+            failure(Cause::RegisterFailed, "exit status: 7\ntrying\nno such token"),
             failure(Cause::Silent, ""),
-            failure(Cause::RegisterFailed, "older"),
+            failure(Cause::RegisterFailed, "exit status: 7\nno such token"),
         ];
+        let failed = failed(failures);
         assert_eq!(
-            why(&failed(failures)),
-            "the claim of ci-17 was not filled: wait_over\nmachines that were discarded: 2 register_failed, 1 silent\n\
-             the last one said: no such token"
+            why(&failed),
+            "the claim of ci-17 was not filled: wait_over\n3 machines were discarded:\n\
+             \x20 2 times: register_failed: exit status: 7: no such token\n  once: silent"
         );
+        let many = why(&ClaimView { discarded: 250, ..failed });
+        assert!(many.contains("\n250 machines were discarded; of the last 3:\n"), "{many}");
     }
 
     #[test]

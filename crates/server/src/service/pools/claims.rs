@@ -227,6 +227,7 @@ fn bare_view(pool: &Pool, claim: PoolClaim) -> ClaimView {
         detail: claim.detail,
         runners: Vec::new(),
         failures: Vec::new(),
+        discarded: 0,
     }
 }
 
@@ -236,16 +237,30 @@ async fn view(app: &App, pool: &Pool, mut claim: PoolClaim) -> Result<ClaimView,
     }
     let number = claim.number;
     let runners = runners_of(app, number).await?.into_iter().filter_map(shown).collect();
-    let events = app.store.runner_events(
-        EventFilter { claim: Some(number), ..EventFilter::default() },
-        Page { after: None, limit: PAGE },
-    );
-    let failures = events.await?.into_iter().filter(|event| event.to == RunnerState::Terminating);
-    let failures = failures.filter_map(|event| {
-        let (runner_id, at) = (event.runner.to_string(), Time(event.at));
-        Some(ClaimFailure { runner_id, at, cause: event.cause?, detail: event.detail })
-    });
-    Ok(ClaimView { runners, failures: failures.take(FAILURES_MAX).collect(), ..bare_view(pool, claim) })
+    let (failures, discarded) = discarded(app, number).await?;
+    Ok(ClaimView { runners, failures, discarded, ..bare_view(pool, claim) })
+}
+
+/// The last runners that a claim had to discard, and how many there were.
+async fn discarded(app: &App, claim: ClaimNo) -> Result<(Vec<ClaimFailure>, u64), Error> {
+    let filter = EventFilter { claim: Some(claim), ..EventFilter::default() };
+    let (mut after, mut last, mut count) = (None, Vec::new(), 0);
+    loop {
+        let events = app.store.runner_events(filter, Page { after, limit: PAGE }).await?;
+        after = events.last().map(|event| event.number);
+        let is_last = events.len() < PAGE;
+        for event in events.into_iter().filter(|event| event.to == RunnerState::Terminating) {
+            let Some(cause) = event.cause else { continue };
+            count += 1;
+            if last.len() < FAILURES_MAX {
+                let (runner_id, at) = (event.runner.to_string(), Time(event.at));
+                last.push(ClaimFailure { runner_id, at, cause, detail: event.detail });
+            }
+        }
+        if is_last {
+            return Ok((last, count));
+        }
+    }
 }
 
 /// How many machines a pool has, who has them, and what its provider says: why a claim is not filled, as far as that can be seen now.

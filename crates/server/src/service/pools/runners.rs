@@ -86,7 +86,8 @@ fn view(pool: &Pool, runner: PoolRunner) -> RunnerView {
         state: runner.rules.state,
         since: Time(runner.since),
         deadline: runner.rules.deadline.map(Time),
-        run_id: runner.run_id,
+        // One that waits is for nobody, whomever it was for last.
+        run_id: runner.run_id.filter(|_| runner.rules.state != RunnerState::Idle),
         machine_id: runner.machine_id,
         kind: runner.machine.kind,
         usage: runner.machine.usage,

@@ -56,6 +56,8 @@ async fn warm_runners_are_claimed_handed_over_and_given_back(on: On) {
         agent.says(&rig, "UD_REMOVE_REG_OK", Some("run-1")).await;
         agent.hears(&rig, "idle").await;
     }
+    let idle = rig.runners("state=idle").await;
+    assert!(idle.iter().all(|runner| runner["run_id"].is_null()), "they are for nobody now: {idle:?}");
     let statistics = rig.show().await["statistics"].clone();
     assert_eq!((&statistics["warm_hits"], &statistics["wait_p50_ms"]), (&json!(2), &json!(0)));
 }
@@ -90,6 +92,7 @@ async fn a_runner_that_cannot_register_is_discarded_and_another_one_taken(on: On
     let ready = rig.settled("run").await;
     assert_eq!((&ready["state"], ids(&ready)), (&json!("ready"), vec![agents[0].id.as_str()]));
     let failure = &ready["failures"][0];
+    assert_eq!(ready["discarded"], 1);
     assert_eq!((&failure["runner_id"], &failure["cause"]), (&json!(bad.id), &json!("register_failed")));
     eventually("its machine is ended", async || rig.fake.terminated().contains(&bad.machine)).await;
 }

@@ -187,8 +187,9 @@ async fn an_agent_that_never_comes_up_is_replaced(on: On) {
     let first = rig.fake.machines().remove(0).0;
     rig.server.clock.advance(180_001);
     eventually("it is ended", async || rig.fake.terminated().contains(&first)).await;
-    // A machine that came to nothing holds back the next one for a while.
-    rig.server.clock.advance(5_001);
+    // The next one waits for a while, because this one came to nothing.
+    assert!(rig.show().await["create_after"].is_string(), "and that is shown");
+    rig.server.clock.advance(10_000);
     rig.idle(1).await;
 }
 
@@ -203,7 +204,49 @@ async fn what_pools_have_is_on_the_metrics_page(on: On) {
     .await;
 }
 
+async fn what_an_alert_looks_at_is_on_the_metrics_page(on: On) {
+    let rig = Rig::with(on, |settings| settings.pool_sweep_ms = 1).await;
+    rig.fake.always(Some(Mood::Refuses("quota")));
+    rig.pool(json!({"min_idle": 2, "max_size": 3})).await;
+    let late = rig.claim(json!({"run_id": "late", "wait_ms": 1_000})).await;
+    assert_eq!(late.status, 201, "{late:?}");
+    eventually("it has refused", async || rig.show().await["error"] == "quota").await;
+    rig.server.clock.advance(1_001);
+    assert_eq!(rig.settled("late").await["reason"], "wait_over");
+    let pool = r#"namespace="default",pool="ci""#;
+    let refused = rig.show().await["statistics"]["orders_failed"].clone();
+    let lines = [
+        format!("baton_pool_min_idle{{{pool}}} 2"),
+        format!("baton_pool_max_size{{{pool}}} 3"),
+        format!(r#"baton_pool_runners{{{pool},what="idle"}} 0"#),
+        format!(r#"baton_pool_claims_failed_total{{{pool},what="wait_over"}} 1"#),
+        format!(r#"baton_pool_claims_failed_total{{{pool},what="impossible"}} 0"#),
+        format!("baton_pool_provider_failures_total{{{pool}}} {refused}"),
+    ];
+    eventually("all of it is shown", async || {
+        rig.server.clock.advance(2);
+        rig.server.app.pools.keeper.ring();
+        let page = rig.server.client.metrics().await.unwrap();
+        lines.iter().all(|line| page.lines().any(|text| text == line))
+    })
+    .await;
+}
+
+async fn the_time_that_machines_are_idle_is_shown_while_it_lasts(on: On) {
+    let rig = Rig::with(on, |settings| settings.pool_silent_ms = 100_000_000).await;
+    rig.pool(json!({"min_idle": 2, "max_size": 2})).await;
+    rig.idle(2).await;
+    rig.server.clock.advance(60_000);
+    eventually("both are counted", async || {
+        rig.show().await["statistics"]["idle_ms"].as_u64().is_some_and(|ms| (120_000..200_000).contains(&ms))
+    })
+    .await;
+    assert_eq!(rig.show().await["statistics"]["used_ms"], 0);
+}
+
 on_both!(
+    what_an_alert_looks_at_is_on_the_metrics_page,
+    the_time_that_machines_are_idle_is_shown_while_it_lasts,
     a_provider_that_falls_halfway_is_asked_again_under_the_same_token,
     a_provider_that_hangs_is_given_up_and_asked_again,
     machines_that_nobody_asked_for_are_ended,
