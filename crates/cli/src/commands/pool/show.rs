@@ -132,10 +132,10 @@ fn runners_at(page: &RunnerPage, now: Now) -> String {
             or_dash(runner.machine_id.as_ref()),
             or_dash(Some(&runner.kind).filter(|kind| !kind.is_empty())),
             runner.state.as_str().to_owned(),
-            now.ago(runner.since),
+            now.age(runner.since),
             or_dash(runner.deadline.map(|deadline| now.ahead(deadline))),
             or_dash(runner.run_id.as_ref()),
-            or_dash(runner.seen_at.map(|seen_at| now.ago(seen_at))),
+            or_dash(runner.seen_at.map(|seen_at| now.age(seen_at))),
             because(runner.cause.map(|cause| cause.as_str()), &gist(&runner.detail)),
         ]);
     }
@@ -301,7 +301,7 @@ mod tests {
         assert!(shown.lines().all(|line| line.len() <= 120), "{shown}");
         let row = shown.lines().nth(1).unwrap();
         assert!(row.starts_with("6f1c2a90  5e1d0c7b-8a6f2a90-"), "{row}");
-        assert!(["1m ago", "in 5m", "3s ago"].iter().all(|words| row.contains(words)), "{row}");
+        assert!(["  1m  ", "  in 5m  ", "  3s"].iter().all(|words| row.contains(words)), "{row}");
     }
 
     #[test]

@@ -15,9 +15,14 @@ impl Now {
         Now(Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX))
     }
 
+    /// `12s`, where there is no room for more.
+    pub(super) fn age(self, at: Time) -> String {
+        span(self.0.saturating_sub(at.0))
+    }
+
     /// `12s ago`.
     pub(super) fn ago(self, at: Time) -> String {
-        format!("{} ago", span(self.0.saturating_sub(at.0)))
+        format!("{} ago", self.age(at))
     }
 
     /// `in 4m`, or `over`.
