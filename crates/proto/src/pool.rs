@@ -200,7 +200,7 @@ pub struct PoolView {
     pub runners: BTreeMap<String, u64>,
     /// Claims that wait.
     pub waiting_claims: u64,
-    /// No machine is asked for before this moment, because the provider has refused.
+    /// No machine is asked for before this moment, because the provider has refused, or because the last machines came to nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub create_after: Option<Time>,
     /// What the provider said when it last refused, until it creates again.
@@ -343,6 +343,9 @@ pub struct ClaimView {
     /// Runners that it had taken and that were discarded, newest first; not in lists, and at most 100.
     #[serde(default)]
     pub failures: Vec<ClaimFailure>,
+    /// How many were discarded in all; not in lists.
+    #[serde(default)]
+    pub discarded: u64,
 }
 
 /// A runner of a claim.
@@ -426,7 +429,7 @@ pub struct RunnerView {
     /// Until when that may last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Time>,
-    /// The run that it is for, or was for last.
+    /// The run that it is for, or was for when it was ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
     /// The provider's name for its machine, once there is one.

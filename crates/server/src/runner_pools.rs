@@ -15,7 +15,7 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 use crate::bell::Bell;
 use crate::coalesce::{Coalescer, Item};
 use crate::github::Github;
-use crate::providers::{PoolInfo, Providers};
+use crate::providers::{Ended, PoolInfo, Providers};
 use crate::service::news::News;
 use crate::watch::Watchers;
 use crate::{Error, Settings};
@@ -42,12 +42,14 @@ impl Item for RunnerSignal {
 pub struct RunnerPools {
     /// Who makes machines.
     pub providers: Providers,
+    /// Machines that ended by themselves, as providers notice.
+    pub(crate) ended: Arc<Ended>,
     /// Where some of them are registered.
     pub(crate) github: Github,
     /// Rung when claims may be filled, or are over.
     pub claims: Bell,
     /// Rung when there may be something to create or to end.
-    pub keeper: Bell,
+    pub keeper: Arc<Bell>,
     /// Agents that wait for something to do.
     pub runner_news: Watchers<RunnerId>,
     /// Callers that wait for a claim.
@@ -90,11 +92,14 @@ impl RunnerPools {
         let (beating, signalling) = (store.clone(), store.clone());
         let sum = Sha256::new().chain_update(b"installation").chain_update(secret).finalize();
         let installation = sum.iter().take(5).map(|byte| format!("{byte:02x}")).collect();
+        let keeper = Arc::new(Bell::new(store.clock().clone()));
+        let ended = Arc::new(Ended::new(keeper.clone()));
         RunnerPools {
-            providers: Providers::new(settings),
+            providers: Providers::new(settings, &ended),
+            ended,
             github: Github::default(),
             claims: Bell::new(store.clock().clone()),
-            keeper: Bell::new(store.clock().clone()),
+            keeper,
             runner_news: Watchers::default(),
             claim_news: Watchers::default(),
             // Nobody is in a hurry for the answers of heartbeats.

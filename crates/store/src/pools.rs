@@ -94,6 +94,8 @@ pub trait Pools: Send + Sync {
     ) -> StoreResult<Option<Vec<MachineAnswer>>>;
     /// The provider has refused an order: its runners without a machine are gone, and the pool backs off. False when it is settled already.
     async fn fail_order(&self, order: OrderId, error: &str, rule: BackoffRule, jitter: f64) -> StoreResult<bool>;
+    /// Notes what the provider said last that has not settled anything. The next machines that come clear it.
+    async fn note_pool_error(&self, pool: PoolNo, error: &str) -> StoreResult<()>;
     /// Begins to end runners that are as they were seen.
     async fn end_runners(&self, ends: Vec<RunnerEnd>) -> StoreResult<Vec<RunnerAnswer>>;
     /// Terminating runners whose machines the provider is to be asked to end (again). Nobody else gets them for `lease_ms`.

@@ -60,6 +60,8 @@ pub struct RunnerFilter {
     pub pool: Option<PoolNo>,
     /// In this state.
     pub state: Option<RunnerState>,
+    /// Not in this state.
+    pub not_state: Option<RunnerState>,
     /// Held by this claim.
     pub claim: Option<ClaimNo>,
 }

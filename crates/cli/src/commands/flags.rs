@@ -248,6 +248,11 @@ pub const POOL_RUNNERS: Flags = Flags {
     names: &[("limit", "--limit"), ("cursor", "--cursor"), ("state", "--state")],
 };
 
+pub const POOL_CLAIMS: Flags = Flags {
+    command: &["pool", "claims"],
+    names: &[("limit", "--limit"), ("cursor", "--cursor"), ("state", "--state")],
+};
+
 pub const POOL_SCALE: Flags = Flags {
     command: &["pool", "scale"],
     names: &[("min_idle", "--min-idle"), ("min_idle_rules", "--idle-at"), ("max_size", "--max-size")],
@@ -312,7 +317,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Flags; 32] = [
+    const ALL: [Flags; 33] = [
         RUN_SUBMIT,
         RUN_LIST,
         WORKER_LIST,
@@ -342,6 +347,7 @@ mod tests {
         POOL_CREATE,
         POOL_LIST,
         POOL_RUNNERS,
+        POOL_CLAIMS,
         POOL_SCALE,
         POOL_CLAIM,
         WORKER_BUILD,

@@ -1,8 +1,11 @@
 //! What a pool does after its provider has refused to create machines, or after machines that came to nothing.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
-use super::{Cause, PoolSpec, RunnerState, Usage};
+use super::keeper::Unmet;
+use super::{Cause, PoolSpec, RunnerId, RunnerState, Usage};
 use crate::retry::{self, RetryPolicy};
 use crate::{Millis, retry::ATTEMPTS_MAX};
 
@@ -41,6 +44,8 @@ impl Default for BackoffRule {
 pub struct Turn {
     /// When.
     pub at: Millis,
+    /// Whose.
+    pub runner: RunnerId,
     /// From which state; none when it was ordered.
     pub from: Option<RunnerState>,
     /// To which.
@@ -81,10 +86,19 @@ impl BackoffRule {
     }
 
     /// When machines may be ordered again after some that came to nothing: a machine that does not come up costs as much as one that does. `turns` are
-    /// the last ones of a pool, newest first. Whatever was handed over shows that machines are well, and what was before it does not matter.
-    pub fn after_waste(&self, turns: impl IntoIterator<Item = Turn>) -> Option<Millis> {
+    /// the last ones of a pool, newest first. Whatever was handed over shows that machines are well, and what was before it does not matter. While
+    /// claims lack machines, those that came up and were not taken are waste, too: they do not fit, and the next ones may not, either.
+    pub fn after_waste(&self, turns: impl IntoIterator<Item = Turn>, unmet: &Unmet) -> Option<Millis> {
         let since = turns.into_iter().take_while(|turn| turn.to != RunnerState::Running);
-        let mut wasted = since.filter(Turn::is_waste).map(|turn| turn.at);
+        let mut taken: BTreeSet<RunnerId> = unmet.taken.iter().copied().collect();
+        let is_waste = |turn: &Turn| {
+            if turn.to == RunnerState::Claimed {
+                taken.insert(turn.runner);
+            }
+            let came_up = turn.from == Some(RunnerState::Creating) && turn.to == RunnerState::Idle;
+            turn.is_waste() || unmet.lacking > 0 && came_up && !taken.contains(&turn.runner)
+        };
+        let mut wasted = since.filter(is_waste).map(|turn| turn.at);
         let newest = wasted.next()?;
         // Machines of one order fall together, and count once.
         let mut waves = 1;

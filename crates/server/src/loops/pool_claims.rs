@@ -11,6 +11,7 @@ use baton_store::{
 use futures_util::future::join_all;
 
 use crate::pool_metrics::PoolLabels;
+use crate::service::pools::told;
 use crate::{App, Error, crash};
 
 /// Looks in one pass, so that a pass ends.
@@ -92,11 +93,11 @@ async fn fill(app: &App, pool: &Pool, mut claims: Vec<PoolClaim>, now: Millis) -
             CommitAnswer::NotYet { verdicts, missing } => {
                 did.missing = did.missing.saturating_add(missing);
                 let passed = verdicts.iter().filter(|(_, verdict)| *verdict == Verdict::Passed).count();
-                if let Some((reason, detail)) = hopeless(pool, &claim, passed, now) {
+                if let Some((reason, detail)) = hopeless(app, pool, &claim, passed, now).await? {
                     did.failed += usize::from(fail(app, &claim, reason, &detail).await?);
                     continue;
                 }
-                did.ended += discard(app, verdicts).await?;
+                did.ended += discard(app, pool, verdicts).await?;
             }
             // Another server was faster.
             CommitAnswer::Refused(..) | CommitAnswer::Unknown => app.pools.moved(claim.number),
@@ -118,16 +119,24 @@ async fn hand_over(app: &App, claim: &PoolClaim) -> Result<(), Error> {
 }
 
 /// Why a claim cannot be filled any more, if it cannot.
-fn hopeless(pool: &Pool, claim: &PoolClaim, passed: usize, now: Millis) -> Option<(ClaimReason, String)> {
+async fn hopeless(
+    app: &App,
+    pool: &Pool,
+    claim: &PoolClaim,
+    passed: usize,
+    now: Millis,
+) -> Result<Option<(ClaimReason, String)>, Error> {
     let most = pool.spec.max_size;
     if claim.count > most {
         let detail = format!("the pool may have {most} machines by now, and the claim wants {}", claim.count);
-        return Some((ClaimReason::Impossible, detail));
+        return Ok(Some((ClaimReason::Impossible, detail)));
     }
-    claim.deadline.filter(|deadline| *deadline < now)?;
-    let said = pool.error.as_ref().map(|error| format!("; the provider says: {error}")).unwrap_or_default();
-    let detail = format!("{passed} of {} runners were alive and registered when the wait was over{said}", claim.count);
-    Some((ClaimReason::WaitOver, detail))
+    if claim.deadline.is_none_or(|deadline| deadline >= now) {
+        return Ok(None);
+    }
+    let standing = crate::service::pools::claims::standing(app, pool).await?;
+    let had = format!("{passed} of {} runners were alive and registered when the wait was over", claim.count);
+    Ok(Some((ClaimReason::WaitOver, format!("{had}; {standing}"))))
 }
 
 async fn fail(app: &App, claim: &PoolClaim, reason: ClaimReason, detail: &str) -> Result<bool, Error> {
@@ -135,7 +144,7 @@ async fn fail(app: &App, claim: &PoolClaim, reason: ClaimReason, detail: &str) -
     let answer = app.store.fail_claim(claim.number, reason, detail, release_ms).await?;
     let EndClaimAnswer::Ended(claim, runners) = answer else { return Ok(false) };
     crash::point("claim.failed");
-    tracing::info!(run_id = claim.run_id, reason = reason.as_str(), detail, "a claim has failed");
+    told::claim_ended(app, &claim).await?;
     app.pools.tell(runners.iter().map(|runner| runner.runner));
     app.pools.moved(claim.number);
     app.pools.keeper.ring();
@@ -143,7 +152,7 @@ async fn fail(app: &App, claim: &PoolClaim, reason: ClaimReason, detail: &str) -
 }
 
 /// Ends runners that did not pass. Returns how many.
-async fn discard(app: &App, verdicts: Vec<(RunnerRef, Verdict)>) -> Result<usize, Error> {
+async fn discard(app: &App, pool: &Pool, verdicts: Vec<(RunnerRef, Verdict)>) -> Result<usize, Error> {
     let failed = verdicts.into_iter().filter_map(|(runner, verdict)| match verdict {
         Verdict::Failed(cause) => Some(RunnerEnd { runner, cause, detail: found(cause).into() }),
         Verdict::Passed | Verdict::Waits | Verdict::NotClaimed => None,
@@ -153,8 +162,14 @@ async fn discard(app: &App, verdicts: Vec<(RunnerRef, Verdict)>) -> Result<usize
         return Ok(0);
     }
     let runners: Vec<_> = failed.iter().map(|end| end.runner.runner).collect();
-    let answers = app.store.end_runners(failed).await?;
-    let ended = answers.iter().filter(|answer| matches!(answer, RunnerAnswer::Moved(..))).count();
+    let answers = app.store.end_runners(failed.clone()).await?;
+    let mut ended = 0;
+    for (end, answer) in failed.iter().zip(answers) {
+        if matches!(answer, RunnerAnswer::Moved(..)) {
+            told::discarded(pool, end.runner.runner, end.cause, &end.detail);
+            ended += 1;
+        }
+    }
     app.pools.tell(runners);
     app.pools.keeper.ring();
     Ok(ended)

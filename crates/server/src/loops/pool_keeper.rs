@@ -7,21 +7,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use baton_core::Millis;
-use baton_core::pools::keeper::want;
+use baton_core::pools::keeper::{Unmet, want};
 use baton_core::pools::{Cause, OrderId, RunnerId, RunnerState, Turn, Usage};
 use baton_store::{
     EventFilter, NewOrder, OrderAnswer, Page, Pool, PoolNo, PoolRunner, RunnerAnswer, RunnerEnd, RunnerFilter,
     RunnerRef,
 };
 
-use crate::service::pools::{github, machines};
+use crate::service::pools::{github, machines, told};
 use crate::{App, Error, crash};
 
 /// Orders, or runners to be ended, in one pass.
 const ORDERS_MAX: usize = 100;
 const ENDINGS_MAX: usize = 500;
 /// Most moves that are looked at, to tell whether a pool's machines are of use.
-const TURNS_MAX: usize = 200;
+const TURNS_MAX: usize = 1_000;
 /// Rows of each kind that are forgotten in one call.
 const RETAIN_MAX: usize = 1_000;
 /// How often GitHub is asked which runners it has. It counts calls, and whatever is left there does no harm.
@@ -34,7 +34,8 @@ pub(super) async fn pass(app: &App) -> Result<String, Error> {
     if pools.is_empty() {
         return Ok("there are no pools".into());
     }
-    expire(app).await?;
+    expire(app, &pools).await?;
+    machines::note_ended(app, &pools).await?;
     let (mut ordered, mut is_deleted) = (0, false);
     for pool in &pools {
         match keep(app, pool).await {
@@ -58,7 +59,7 @@ pub(super) async fn pass(app: &App) -> Result<String, Error> {
 }
 
 /// Ends claims and runners whose time is over.
-async fn expire(app: &App) -> Result<(), Error> {
+async fn expire(app: &App, pools: &[Pool]) -> Result<(), Error> {
     let settings = app.current();
     let mut expiry = settings.pool_expiry();
     // While no server could hear them, agents were not silent.
@@ -70,6 +71,15 @@ async fn expire(app: &App) -> Result<(), Error> {
         return Ok(());
     }
     crash::point("pool.expired");
+    for claim in &expired.claims {
+        told::claim_ended(app, claim).await?;
+    }
+    for runner in &expired.runners {
+        let pool = pools.iter().find(|pool| pool.number == runner.pool);
+        if let (RunnerState::Terminating, Some(cause), Some(pool)) = (runner.rules.state, runner.rules.cause, pool) {
+            told::discarded(pool, runner.id, cause, &runner.detail);
+        }
+    }
     app.pools.tell(expired.runners.iter().map(|runner| runner.id));
     expired.claims.iter().for_each(|claim| app.pools.moved(claim.number));
     // A claim may have lost a runner, and looks for another.
@@ -87,7 +97,7 @@ struct Kept {
 /// Creates what a pool lacks, and ends what it has too many of.
 async fn keep(app: &App, pool: &Pool) -> Result<Kept, Error> {
     let Some(seen) = app.store.pool_stock(pool.number).await? else { return Ok(Kept::default()) };
-    app.metrics.pools.note_stock(&seen.pool, &seen.stock, seen.waiting.len());
+    app.metrics.pools.note_stock(&seen);
     let is_deleting = seen.pool.deleting_at.is_some();
     let wanted = want(&seen.pool.spec, is_deleting, &seen.stock, &seen.waiting, &seen.pool.backoff, seen.now);
     if let Some(look_at) = wanted.look_at {
@@ -102,23 +112,33 @@ async fn keep(app: &App, pool: &Pool) -> Result<Kept, Error> {
         let answers = app.store.end_runners(ends.collect()).await?;
         crash::point("keeper.ended");
         let moved = wanted.end.iter().zip(answers).filter(|(_, answer)| matches!(answer, RunnerAnswer::Moved(..)));
-        app.pools.tell(moved.map(|((runner, ..), _)| *runner));
+        let moved = moved.map(|((runner, _, cause), _)| {
+            told::discarded(&seen.pool, *runner, *cause, "");
+            *runner
+        });
+        app.pools.tell(moved);
     }
     if is_deleting && seen.stock.creating > 0 {
         end_creating(app, &seen.pool).await?;
     }
-    if wanted.create > 0 && may_create(app, &seen.pool, seen.now).await? {
+    if wanted.create > 0 && may_create(app, &seen.pool, &wanted.unmet, seen.now).await? {
         return Ok(Kept { ordered: order(app, &seen.pool, wanted.create, wanted.usage).await?, is_deleted: false });
     }
     Ok(Kept { ordered: 0, is_deleted: is_deleting && seen.stock.size() == 0 })
 }
 
 /// False while the last machines of a pool came to nothing so often that the next ones are to wait.
-async fn may_create(app: &App, pool: &Pool, now: Millis) -> Result<bool, Error> {
+async fn may_create(app: &App, pool: &Pool, unmet: &Unmet, now: Millis) -> Result<bool, Error> {
     let filter = EventFilter { pool: Some(pool.number), ..EventFilter::default() };
     let events = app.store.runner_events(filter, Page { after: None, limit: TURNS_MAX }).await?;
-    let turns = events.iter().map(|event| Turn { at: event.at, from: event.from, to: event.to, cause: event.cause });
-    let Some(after) = app.current().pool_backoff().after_waste(turns).filter(|after| *after > now) else {
+    let turns = events.iter().map(|event| Turn {
+        at: event.at,
+        runner: event.runner,
+        from: event.from,
+        to: event.to,
+        cause: event.cause,
+    });
+    let Some(after) = app.current().pool_backoff().after_waste(turns, unmet).filter(|after| *after > now) else {
         return Ok(true);
     };
     app.pools.keeper.ring_at(after.saturating_add(1), now);
@@ -131,7 +151,8 @@ async fn may_create(app: &App, pool: &Pool, now: Millis) -> Result<bool, Error> 
 
 /// Nobody waits for machines that a deleted pool is still to get.
 async fn end_creating(app: &App, pool: &Pool) -> Result<(), Error> {
-    let filter = RunnerFilter { pool: Some(pool.number), state: Some(RunnerState::Creating), claim: None };
+    let filter =
+        RunnerFilter { pool: Some(pool.number), state: Some(RunnerState::Creating), ..RunnerFilter::default() };
     let creating = app.store.runners(filter, Page { after: None, limit: ENDINGS_MAX }).await?;
     let ends = creating.iter().map(|runner| RunnerEnd {
         runner: runner.reference(),

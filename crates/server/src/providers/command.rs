@@ -4,6 +4,8 @@
 //! that, with 75 when the same may be asked again, and with anything else when it refuses; what it prints on its standard error says why.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 
@@ -100,14 +102,15 @@ impl CommandProvider {
             );
         }
         let path = self.directory.join(name);
-        match path.is_file() {
-            true => Ok(path),
-            false => Err(format!("options.script: there is no {name} in pool_command_directory")),
+        match std::fs::metadata(&path) {
+            Ok(found) if found.is_file() && found.permissions().mode() & 0o111 != 0 => Ok(path),
+            Ok(found) if found.is_file() => Err(format!("options.script: {name} is not executable: chmod +x it")),
+            Ok(_) | Err(_) => Err(format!("options.script: there is no {name} in pool_command_directory")),
         }
     }
 
     async fn run(&self, pool: &PoolInfo, asked: Asked<'_>) -> Result<Output, ProviderError> {
-        let script = self.script(&pool.spec).map_err(ProviderError::Refused)?;
+        let script = self.script(&pool.spec).map_err(ProviderError::Misconfigured)?;
         let verb = asked.verb();
         let spec = &pool.spec;
         let input = Input {
@@ -130,7 +133,11 @@ impl CommandProvider {
             command.env_remove(name);
         });
         // Who asks may give up at any time: then the script ends, and whatever it has started.
-        let mut child = command.process_group(0).kill_on_drop(true).spawn().map_err(|error| unclear("start", error))?;
+        let spawned = command.process_group(0).kill_on_drop(true).spawn();
+        let mut child = spawned.map_err(|error| match is_for_good(&error) {
+            true => ProviderError::Misconfigured(format!("{verb}: the script cannot be started: {error}")),
+            false => unclear("start", error),
+        })?;
         let group = Group::led_by(child.id());
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let feeding = async move {
@@ -176,8 +183,14 @@ impl CommandProvider {
     }
 }
 
+/// Whether a program that could not be started cannot be until somebody mends it: it or its interpreter is not there, may not be run, or is none.
+fn is_for_good(error: &io::Error) -> bool {
+    let is_no_program = error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error());
+    is_no_program || matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
+}
+
 /// What comes first, up to a limit.
-async fn first_bytes(from: Option<impl AsyncRead + Unpin>, limit: u64) -> std::io::Result<Vec<u8>> {
+async fn first_bytes(from: Option<impl AsyncRead + Unpin>, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if let Some(from) = from {
         from.take(limit).read_to_end(&mut bytes).await?;

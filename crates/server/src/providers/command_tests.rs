@@ -114,3 +114,19 @@ fn a_script_is_a_file_of_the_directory_and_nothing_else() {
         assert!(check(wrong).is_err(), "{wrong:?}");
     }
 }
+
+#[tokio::test]
+async fn a_script_that_cannot_be_started_is_a_refusal_and_found_before() {
+    let scripts = Scripts::with("true");
+    let path = scripts.directory.path().join("machines");
+    std::fs::write(&path, "#!/no/such/shell\n").unwrap();
+    let no_shell = scripts.provider.create(&create()).await.unwrap_err();
+    assert!(
+        matches!(&no_shell, ProviderError::Misconfigured(why) if why.contains("cannot be started")),
+        "{no_shell:?}"
+    );
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let said = scripts.provider.check(&pool().spec).unwrap_err();
+    assert!(said.contains("not executable"), "{said}");
+    assert_eq!(scripts.provider.create(&create()).await, Err(ProviderError::Misconfigured(said)));
+}

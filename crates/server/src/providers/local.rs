@@ -3,10 +3,11 @@
 //! They outlive a server that falls, so what is known of each is in a directory of its own: first that it is to be, then which process it is. A
 //! server that fell in between finds the process by the name it was started under.
 
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,13 +17,18 @@ use tokio::process::Command;
 use tokio::sync::Mutex;
 
 use super::process::{Process, named};
-use super::{Create, PoolInfo, Provider, ProviderError, ProviderMachine};
+use super::{Create, Ended, PoolInfo, Provider, ProviderError, ProviderMachine};
 use crate::crash;
 
 /// What its machines are called by type.
 const KIND: &str = "local";
 /// The file that says what is known of a machine.
 const RECORD: &str = "machine.json";
+/// The file that has what an agent prints.
+const LOG: &str = "agent.log";
+/// How much of its end is kept of an agent that ends: lines, and most bytes.
+const LAST_LINES: usize = 3;
+const LAST_BYTES: u64 = 2_000;
 /// The file that tells the directories of several servers apart.
 const HOST: &str = "host";
 /// How long an agent has to end by itself.
@@ -38,6 +44,8 @@ pub struct LocalProvider {
     program: Option<PathBuf>,
     /// One call at a time: a machine that is being made is not to be taken for one that is gone.
     turn: Mutex<()>,
+    /// Where it is said that an agent has ended.
+    ended: Arc<Ended>,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -78,8 +86,8 @@ fn unclear(error: io::Error) -> ProviderError {
 
 impl LocalProvider {
     /// Agents whose directories are in this one, which is made when it is needed.
-    pub fn new(directory: PathBuf) -> LocalProvider {
-        LocalProvider { directory, program: None, turn: Mutex::new(()) }
+    pub fn new(directory: PathBuf, ended: Arc<Ended>) -> LocalProvider {
+        LocalProvider { directory, program: None, turn: Mutex::new(()), ended }
     }
 
     fn place(&self, id: &str) -> PathBuf {
@@ -114,7 +122,7 @@ impl LocalProvider {
 
     fn start(&self, id: &str, wanted: &Create) -> io::Result<Process> {
         let place = self.place(id);
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(place.join("agent.log"))?;
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(place.join(LOG))?;
         let program = match &self.program {
             Some(program) => program.clone(),
             None => std::env::current_exe()?,
@@ -139,8 +147,14 @@ impl LocalProvider {
         let mut child = command.spawn()?;
         let gone = || io::Error::other("the agent ended at once");
         let process = child.id().and_then(|pid| Process::of(pid.cast_signed())).ok_or_else(gone);
-        // Somebody has to take note of its end, or its remains stay.
-        tokio::spawn(async move { child.wait().await });
+        // Somebody has to take note of its end, or its remains stay. Its log is read before anybody removes that.
+        let (ended, id) = (self.ended.clone(), id.to_owned());
+        tokio::spawn(async move {
+            let status = child.wait().await.map_or_else(|error| error.to_string(), |status| status.to_string());
+            let said = last_lines(&place.join(LOG)).unwrap_or_default();
+            let said = if said.is_empty() { said } else { format!(": {said}") };
+            ended.add(id, format!("its agent has ended ({status}){said}"));
+        });
         process
     }
 
@@ -185,12 +199,25 @@ impl LocalProvider {
     }
 
     fn forget(&self, id: &str) {
+        self.ended.forget(id);
         if let Err(error) = std::fs::remove_dir_all(self.place(id))
             && error.kind() != io::ErrorKind::NotFound
         {
             tracing::warn!(machine = id, %error, "what an agent left behind could not be removed");
         }
     }
+}
+
+/// The end of a file.
+fn last_lines(path: &Path) -> io::Result<String> {
+    let mut file = std::fs::File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(LAST_BYTES)))?;
+    let mut bytes = Vec::new();
+    file.take(LAST_BYTES).read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    Ok(lines[lines.len().saturating_sub(LAST_LINES)..].join("\n"))
 }
 
 fn make_directory(path: &Path) -> io::Result<()> {
@@ -215,6 +242,10 @@ impl Provider for LocalProvider {
 
     fn runs_here(&self) -> bool {
         true
+    }
+
+    fn kinds(&self, _: &PoolSpec) -> Vec<String> {
+        vec![KIND.into()]
     }
 
     async fn create(&self, wanted: &Create) -> Result<Vec<ProviderMachine>, ProviderError> {

@@ -28,7 +28,7 @@ impl Machines {
 
     fn provider(home: &tempfile::TempDir) -> LocalProvider {
         let directory = home.path().to_owned();
-        LocalProvider { directory, program: Some("/bin/sh".into()), turn: Mutex::new(()) }
+        LocalProvider { program: Some("/bin/sh".into()), ..LocalProvider::new(directory, ended()) }
     }
 
     fn id(&self, number: u32) -> String {
@@ -45,6 +45,10 @@ impl Machines {
         ids.sort();
         ids
     }
+}
+
+fn ended() -> Arc<Ended> {
+    Arc::new(Ended::new(Arc::new(crate::bell::Bell::new(baton_store::Clock::Real))))
 }
 
 fn pool(tag: &str) -> PoolInfo {
@@ -119,9 +123,22 @@ async fn a_directory_without_a_record_is_what_a_fallen_server_left() {
     assert_eq!(left, [HOST], "nothing but the name of this place");
 }
 
+#[tokio::test]
+async fn an_agent_that_ends_by_itself_leaves_its_last_words() {
+    let machines = Machines::doing("while ! grep -q pid machine.json; do :; done; echo one; echo two >&2; echo; echo three; echo four; exit 7", 1);
+    machines.provider.create(&create(1)).await.unwrap();
+    while machines.provider.ended.all().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let said = "its agent has ended (exit status: 7): two\nthree\nfour";
+    assert_eq!(machines.provider.ended.all().get(&machines.id(0)).map(String::as_str), Some(said));
+    assert_eq!(machines.listed().await, [""; 0]);
+    assert!(machines.provider.ended.all().is_empty(), "what is removed is forgotten");
+}
+
 #[test]
 fn options_are_for_agents() {
-    let provider = LocalProvider::new("/nowhere".into());
+    let provider = LocalProvider::new("/nowhere".into(), ended());
     let mut spec = pool("t-1").spec;
     spec.options.insert("agent.register_hook".into(), "true".into());
     assert_eq!(provider.check(&spec), Ok(()));

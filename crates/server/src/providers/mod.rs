@@ -4,18 +4,20 @@
 //! again after a crash, and a provider only has to keep three promises: the same token makes the same machines, ending what is gone is no
 //! error, and what is marked with a pool's tag is listed.
 
+mod agent_options;
 mod command;
 mod local;
 mod process;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use async_trait::async_trait;
 use baton_core::pools::{Machine, PoolSpec, Usage};
 
 use crate::Settings;
+use crate::bell::Bell;
 
 pub use command::CommandProvider;
 pub use local::LocalProvider;
@@ -89,6 +91,11 @@ pub trait Provider: Send + Sync + fmt::Debug {
     /// True when whoever makes pools decides what runs on the machine of this server, or in its name.
     fn runs_here(&self) -> bool;
 
+    /// Patterns that the types of this pool's machines are like. None: it is not known beforehand what they will be.
+    fn kinds(&self, spec: &PoolSpec) -> Vec<String> {
+        spec.types.clone()
+    }
+
     /// Makes machines. The same token again gives the same machines; fewer than asked for is no error, and the rest is asked for again.
     async fn create(&self, wanted: &Create) -> Result<Vec<ProviderMachine>, ProviderError>;
 
@@ -105,15 +112,50 @@ pub trait Provider: Send + Sync + fmt::Debug {
     }
 }
 
+/// Machines that ended by themselves, with their last words, until somebody has taken note of that.
+#[derive(Debug)]
+pub struct Ended {
+    machines: Mutex<BTreeMap<String, String>>,
+    bell: Arc<Bell>,
+}
+
+impl Ended {
+    /// Rings this bell for each.
+    pub fn new(bell: Arc<Bell>) -> Ended {
+        Ended { machines: Mutex::default(), bell }
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut BTreeMap<String, String>) -> T) -> T {
+        change(&mut self.machines.lock().expect("nobody panics while holding it"))
+    }
+
+    /// This one did.
+    pub fn add(&self, machine_id: String, last_words: String) {
+        self.with(|machines| machines.insert(machine_id, last_words));
+        self.bell.ring();
+    }
+
+    /// All of them.
+    pub fn all(&self) -> BTreeMap<String, String> {
+        self.with(|machines| machines.clone())
+    }
+
+    /// Somebody has taken note of this one.
+    pub fn forget(&self, machine_id: &str) {
+        self.with(|machines| machines.remove(machine_id));
+    }
+}
+
 /// The providers of this server, by name.
 #[derive(Debug, Default)]
 pub struct Providers(RwLock<BTreeMap<String, Arc<dyn Provider>>>);
 
 impl Providers {
     /// Those that come with the server.
-    pub fn new(settings: &Settings) -> Providers {
+    pub fn new(settings: &Settings, ended: &Arc<Ended>) -> Providers {
         let providers = Providers::default();
-        providers.add(PROVIDER_DEFAULT, Arc::new(LocalProvider::new(settings.data.join("pools"))));
+        let local = LocalProvider::new(settings.data.join("pools"), ended.clone());
+        providers.add(PROVIDER_DEFAULT, Arc::new(local));
         if let Some(directory) = &settings.pool_command_directory {
             let output_max = settings.pool_command_output_bytes_max;
             providers.add("command", Arc::new(CommandProvider::new(directory.into(), output_max)));
@@ -162,7 +204,7 @@ pub(crate) fn check_options(options: &BTreeMap<String, String>) -> Result<(), St
             return Err(format!("options: {name} must have at most {VALUE_BYTES_MAX} bytes, and no NUL"));
         }
     }
-    Ok(())
+    agent_options::check(options)
 }
 
 #[cfg(test)]

@@ -205,6 +205,7 @@ statements! {
     CHANGE_POOL = "change_pool.pg.sql";
     MARK_POOL_DELETED = "mark_pool_deleted.pg.sql";
     SET_POOL_BACKOFF = "set_pool_backoff.pg.sql";
+    SET_POOL_ERROR = "set_pool_error.pg.sql";
     OPEN_POOL_CLAIM = "open_pool_claim.pg.sql";
     READ_POOL_CLAIM = "read_pool_claim.pg.sql";
     HOLD_POOL_CLAIM = "hold_pool_claim.pg.sql";

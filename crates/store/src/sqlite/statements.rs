@@ -231,6 +231,7 @@ statements! {
     CHANGE_POOL = "change_pool.sqlite.sql";
     MARK_POOL_DELETED = "mark_pool_deleted.sqlite.sql";
     SET_POOL_BACKOFF = "set_pool_backoff.sqlite.sql";
+    SET_POOL_ERROR = "set_pool_error.sqlite.sql";
     OPEN_POOL_CLAIM = "open_pool_claim.sqlite.sql";
     READ_POOL_CLAIM = "read_pool_claim.sqlite.sql";
     HOLD_POOL_CLAIM = "hold_pool_claim.sqlite.sql";

@@ -253,4 +253,8 @@ async fn runners_are_listed_in_pages(rig: Rig) {
     let held = RunnerFilter { claim: Some(claim.number), ..RunnerFilter::default() };
     assert_eq!(list(held, None, 10).await.len(), 1);
     assert_eq!(list(RunnerFilter { pool: Some(pool.number() + 1), ..idle }, None, 10).await, []);
+    let others = RunnerFilter { not_state: Some(RunnerState::Idle), ..RunnerFilter::default() };
+    let others = list(others, None, 2).await;
+    assert_eq!(others.len(), 2, "a page is cut from what is left");
+    assert!(others.iter().all(|runner| runner.rules.state != RunnerState::Idle));
 }

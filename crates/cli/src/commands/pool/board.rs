@@ -7,7 +7,7 @@ use baton::proto::{ClaimFailure, ClaimPhase, ClaimView};
 use baton_core::pools::ClaimState;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::show::because;
+use super::show::{because, gist};
 use crate::commands::build::text::printable;
 use crate::output::Table;
 
@@ -22,8 +22,8 @@ const ROWS_MAX: usize = 20;
 pub struct Board {
     live: Option<ProgressBar>,
     told: String,
-    /// Discarded machines that were told of.
-    discarded: usize,
+    /// How many discarded machines were told of.
+    discarded: u64,
 }
 
 impl Board {
@@ -66,13 +66,15 @@ impl Board {
 
     /// Machines that were discarded since the last look, oldest first.
     fn news(&mut self, claim: &ClaimView) -> Vec<String> {
-        let new = claim.failures.len().saturating_sub(self.discarded);
-        self.discarded = claim.failures.len();
-        let line = |failure: &ClaimFailure| {
-            let why = because(Some(failure.cause.as_str()), &failure.detail);
-            format!("discarded {}: {}", failure.runner_id, printable(why.lines().next().unwrap_or_default()))
+        let new = usize::try_from(claim.discarded.saturating_sub(self.discarded)).unwrap_or(usize::MAX);
+        self.discarded = claim.discarded;
+        let shown = new.min(claim.failures.len());
+        let line = |(why, failures): (String, Vec<&ClaimFailure>)| match &failures[..] {
+            [one] => format!("discarded {}: {why}", one.runner_id),
+            several => format!("discarded {} machines: {why}", several.len()),
         };
-        claim.failures[..new].iter().rev().map(line).collect()
+        let unseen = (new > shown).then(|| format!("discarded {} more machines before", new - shown));
+        unseen.into_iter().chain(grouped(claim.failures[..shown].iter().rev()).into_iter().map(line)).collect()
     }
 
     /// Takes the table away.
@@ -81,6 +83,19 @@ impl Board {
             bar.finish_and_clear();
         }
     }
+}
+
+/// Failures by what was said of them, in the order in which that was first said.
+pub(super) fn grouped<'a>(failures: impl Iterator<Item = &'a ClaimFailure>) -> Vec<(String, Vec<&'a ClaimFailure>)> {
+    let mut groups: Vec<(String, Vec<&ClaimFailure>)> = Vec::new();
+    for failure in failures {
+        let why = printable(&because(Some(failure.cause.as_str()), &gist(&failure.detail)));
+        match groups.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, same)) => same.push(failure),
+            None => groups.push((why, vec![failure])),
+        }
+    }
+    groups
 }
 
 fn count(claim: &ClaimView, phase: ClaimPhase) -> usize {
@@ -160,6 +175,7 @@ mod tests {
             detail: String::new(),
             runners: phases.iter().map(runner).collect(),
             failures: failures.iter().map(failure).collect(),
+            discarded: failures.len() as u64,
         }
     }
 
@@ -180,6 +196,20 @@ mod tests {
         assert_eq!(board.news(&waiting(&[], &["first"])), ["discarded r: silent: first"]);
         assert_eq!(board.news(&waiting(&[], &["first"])), [""; 0]);
         let news = board.news(&waiting(&[], &["third\nline", "second", "first"]));
-        assert_eq!(news, ["discarded r: silent: second", "discarded r: silent: third"]);
+        assert_eq!(news, ["discarded r: silent: second", "discarded r: silent: third: line"]);
+    }
+
+    #[test]
+    fn what_is_said_of_many_is_said_once_and_beyond_what_is_shown_too() {
+        let mut board = Board { live: None, told: String::new(), discarded: 0 };
+        assert_eq!(
+            board.news(&waiting(&[], &["same", "same", "other"])),
+            ["discarded r: silent: other", "discarded 2 machines: silent: same"]
+        );
+        let more = ClaimView { discarded: 250, ..waiting(&[], &["same"; 100]) };
+        assert_eq!(board.news(&more), ["discarded 147 more machines before", "discarded 100 machines: silent: same"]);
+        assert_eq!(board.news(&more), [""; 0]);
+        let last = ClaimView { discarded: 251, ..more };
+        assert_eq!(board.news(&last), ["discarded r: silent: same"], "the list is as long as before");
     }
 }

@@ -1,6 +1,5 @@
 //! `baton pool claim`: ask for machines, see them come, hand them to whoever runs next.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use baton::proto::{ClaimView, OpenClaim};
@@ -9,10 +8,9 @@ use baton_core::pools::{ClaimState, Usage};
 use clap::Args;
 use tokio::time::{Instant, sleep};
 
-use super::board::Board;
+use super::board::{self, Board};
 use super::create::{parse_memory, parse_usage};
 use super::{NameArgs, show};
-use crate::commands::build::text::printable;
 use crate::commands::flags;
 use crate::exit::Exit;
 use crate::output::{Format, print_line};
@@ -99,6 +97,9 @@ pub async fn claim(client: &Client, args: ClaimArgs) -> Result<(), Exit> {
             () = &mut stop => asker.give_up(board).await,
         }
     };
+    if let Some(old) = claimed_before(&claim) {
+        eprintln!("baton: {old}");
+    }
     while claim.state == ClaimState::Waiting {
         board.show(&claim);
         let asked = tokio::select! {
@@ -154,6 +155,12 @@ impl Asker<'_> {
     }
 }
 
+/// What is shown of a claim that had ended when it was asked for: nothing is claimed anew under its name.
+fn claimed_before(claim: &ClaimView) -> Option<String> {
+    let ended_at = claim.ended_at?;
+    Some(format!("{} was claimed before, ended at {ended_at}; another --run-id claims anew", claim.run_id))
+}
+
 /// Prints the machines, or says why there are none.
 fn finish(claim: &ClaimView, format: Format) -> Result<(), Exit> {
     if format.json {
@@ -181,17 +188,17 @@ fn finish(claim: &ClaimView, format: Format) -> Result<(), Exit> {
 fn why(claim: &ClaimView) -> String {
     let reason = show::because(claim.reason.map(|reason| reason.as_str()), &claim.detail);
     let mut text = format!("the claim of {} was not filled: {reason}", claim.run_id);
-    let mut causes = BTreeMap::<&str, u32>::new();
-    for failure in &claim.failures {
-        *causes.entry(failure.cause.as_str()).or_default() += 1;
+    let groups = board::grouped(claim.failures.iter());
+    if groups.is_empty() {
+        return text;
     }
-    if let Some(last) = claim.failures.first() {
-        let causes: Vec<String> = causes.iter().map(|(cause, count)| format!("{count} {cause}")).collect();
-        text.push_str(&format!("\nmachines that were discarded: {}", causes.join(", ")));
-        if !last.detail.is_empty() {
-            let said: Vec<String> = last.detail.lines().map(printable).collect();
-            text.push_str(&format!("\nthe last one said: {}", said.join("\n")));
-        }
+    let machines = if claim.discarded == 1 { "machine was" } else { "machines were" };
+    text.push_str(&format!("\n{} {machines} discarded", claim.discarded));
+    let shown = claim.failures.len();
+    text.push_str(&if claim.discarded > shown as u64 { format!("; of the last {shown}:") } else { ":".into() });
+    for (why, failures) in groups {
+        let times = if failures.len() == 1 { "once".into() } else { format!("{} times", failures.len()) };
+        text.push_str(&format!("\n  {times}: {why}"));
     }
     text
 }
@@ -218,6 +225,7 @@ mod tests {
             reason: Some(ClaimReason::WaitOver),
             detail: String::new(),
             runners: Vec::new(),
+            discarded: failures.len() as u64,
             failures,
         }
     }
@@ -228,15 +236,26 @@ mod tests {
         let failure =
             |cause, detail: &str| ClaimFailure { runner_id: "r".into(), at: Time(0), cause, detail: detail.into() };
         let failures = vec![
-            failure(Cause::RegisterFailed, "no such token"),
+            failure(Cause::RegisterFailed, "exit status: 7\ntrying\nno such token"),
             failure(Cause::Silent, ""),
-            failure(Cause::RegisterFailed, "older"),
+            failure(Cause::RegisterFailed, "exit status: 7\nno such token"),
         ];
+        let failed = failed(failures);
         assert_eq!(
-            why(&failed(failures)),
-            "the claim of ci-17 was not filled: wait_over\nmachines that were discarded: 2 register_failed, 1 silent\n\
-             the last one said: no such token"
+            why(&failed),
+            "the claim of ci-17 was not filled: wait_over\n3 machines were discarded:\n\
+             \x20 2 times: register_failed: exit status: 7: no such token\n  once: silent"
         );
+        let many = why(&ClaimView { discarded: 250, ..failed });
+        assert!(many.contains("\n250 machines were discarded; of the last 3:\n"), "{many}");
+    }
+
+    #[test]
+    fn the_answer_of_an_old_claim_is_told_from_a_new_one() {
+        let claim = failed(Vec::new());
+        assert_eq!(claimed_before(&claim), None);
+        let said = "ci-17 was claimed before, ended at 1970-01-01T00:00:01.000Z; another --run-id claims anew";
+        assert_eq!(claimed_before(&ClaimView { ended_at: Some(Time(1_000)), ..claim }), Some(said.into()));
     }
 
     #[test]

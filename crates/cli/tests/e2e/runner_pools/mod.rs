@@ -95,6 +95,42 @@ async fn a_machine_whose_hook_fails_is_replaced_and_the_reason_is_seen(store: St
     ground.delete("linux").await;
 }
 
+async fn claims_and_machines_are_looked_at_and_a_machine_is_ended_by_name(store: Store) {
+    let mut ground = Ground::new(store).await;
+    let create = ["pool", "create", "linux", "--min-idle", "1", "--max-size", "2"];
+    ground.baton(&create).await.ok();
+    let before = ground.settled("linux", 1).await;
+    ground.baton(&["pool", "claim", "linux", "--run-id", "ci-1"]).await.ok();
+    let claims = ground.baton(&["pool", "claims", "linux"]).await.ok();
+    assert!(claims.lines().any(|line| line.starts_with("ci-1  ready")), "{claims}");
+    let json = ground.baton(&["pool", "claims", "linux", "--state", "ready", "--json"]).await.ok();
+    let json: Value = serde_json::from_str(&json).expect("a document");
+    assert_eq!((&json["claims"][0]["run_id"], &json["claims"][0]["count"]), (&"ci-1".into(), &1.into()));
+    assert_eq!(ground.baton(&["pool", "claims", "linux", "--state", "lost"]).await.code, 2);
+
+    // By the beginning of its identifier, as the table shows it, and by its machine.
+    let (id, machine) = (before[0].id.clone(), before[0].machine_id.clone().expect("it has one"));
+    let listed = ground.baton(&["pool", "runners", "linux", "--state", "running"]).await.ok();
+    assert!(listed.contains(&id[..8]) && !listed.contains(&id), "{listed}");
+    let shown = ground.baton(&["pool", "runner", "linux", &id[..8]]).await.ok();
+    assert!(shown.contains(&id) && shown.contains("ci-1"), "{shown}");
+    let json = ground.baton(&["pool", "runner", "linux", &machine, "--json"]).await.ok();
+    let json: Value = serde_json::from_str(&json).expect("a document");
+    let moves = json["moves"].as_array().expect("its moves").iter().map(|moved| moved["to"].as_str().expect("a state"));
+    assert_eq!((&json["id"], moves.last()), (&id.as_str().into(), Some("creating")));
+    assert_eq!(ground.baton(&["pool", "runner", "linux", "nobody"]).await.code, 3);
+    assert_eq!(ground.baton(&["pool", "end", "linux", "nobody"]).await.code, 3);
+
+    let ended = ground.baton(&["pool", "end", "linux", &id[..8]]).await.ok();
+    assert!(ended.starts_with(&format!("{id} is terminating (asked: ")), "{ended}");
+    ground.baton(&["pool", "release", "linux", "--run-id", "ci-1"]).await.ok();
+    let after = ground.settled("linux", 1).await;
+    assert!(after.iter().all(|runner| runner.id != id), "{after:?}");
+    let again = ground.baton(&["pool", "end", "linux", &id[..8]]).await.ok();
+    assert!(again.starts_with(&format!("{id} is gone (asked: ")), "{again}");
+    ground.delete("linux").await;
+}
+
 async fn a_claim_goes_on_when_its_server_is_killed_and_its_machines_outlive_it(store: Store) {
     let mut ground = Ground::new(store).await;
     let gate = Gate::in_directory(ground.home.path());
@@ -113,7 +149,8 @@ async fn a_claim_goes_on_when_its_server_is_killed_and_its_machines_outlive_it(s
     // A pool that is deleted keeps what is in use.
     ground.kill_server().await;
     let deleted = ground.baton(&["pool", "delete", "linux"]).await.ok();
-    assert_eq!(deleted, "linux is being deleted; 2 machines have to end first");
+    let said = "linux is being deleted; 2 machines have to end first; 2 in use by ci-1, until that releases";
+    assert_eq!(deleted, said);
     let claim = ground.client().pool_claim("default", "linux", "ci-1").await.expect("it is there");
     assert_eq!((claim.state, claim.runners.len()), (ClaimState::Ready, 2));
     assert_eq!(ground::agents(ground.home.path()), before);
@@ -142,6 +179,7 @@ async fn a_waiting_claim_that_is_interrupted_leaves_nothing_behind(store: Store)
 on_both_stores! {
     machines_go_from_run_to_run_and_are_clean_each_time,
     a_machine_whose_hook_fails_is_replaced_and_the_reason_is_seen,
+    claims_and_machines_are_looked_at_and_a_machine_is_ended_by_name,
     a_claim_goes_on_when_its_server_is_killed_and_its_machines_outlive_it,
     a_waiting_claim_that_is_interrupted_leaves_nothing_behind,
     no_machine_is_claimed_twice,

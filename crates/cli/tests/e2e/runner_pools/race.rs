@@ -37,6 +37,8 @@ fi
 printf '{"machines":[%s]}' "$(cat made 2>/dev/null)"
 "#;
 
+type Agents = JoinSet<Result<(), ClientError>>;
+
 /// Which run each machine is for. Whoever finds it taken has found a double claim.
 #[derive(Default)]
 struct Taken(Mutex<HashMap<String, String>>);
@@ -73,7 +75,7 @@ pub async fn no_machine_is_claimed_twice(store: Store) {
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
     let (token, join) = (text(&order["token"]), text(&order["environment"]["BATON_JOIN_TOKEN"]));
 
-    let mut agents = JoinSet::new();
+    let mut agents = Agents::new();
     // Agents have no key.
     let keyless = Client::new(&ground.url(), "").unwrap();
     for number in 0..MACHINES {
@@ -81,7 +83,7 @@ pub async fn no_machine_is_claimed_twice(store: Store) {
     }
     let client = ground.client();
     for round in 0..ROUNDS {
-        idle(&client).await;
+        idle(&client, &mut agents).await;
         let (taken, count) = (Arc::new(Taken::default()), COUNTS[round % COUNTS.len()]);
         let (over, is_over) = watch::channel(false);
         let mut claimers = JoinSet::new();
@@ -95,21 +97,21 @@ pub async fn no_machine_is_claimed_twice(store: Store) {
             ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
         }
         assert_eq!(taken.len(), 0);
-        if let Some(ended) = agents.try_join_next() {
-            panic!("an agent ended in the round {round}: {ended:?}");
-        }
     }
-    idle(&client).await;
+    idle(&client, &mut agents).await;
     let ended = client.pool(NAMESPACE, POOL).await.unwrap().statistics.unwrap().ended;
     assert!(ended.is_empty(), "no machine was lost on the way: {ended:?}");
 }
 
-async fn idle(client: &Client) {
-    eventually("all machines are idle", async || {
+async fn idle(client: &Client, agents: &mut Agents) {
+    let all = eventually("all machines are idle", async || {
         let pool = client.pool(NAMESPACE, POOL).await.ok()?;
         (pool.runners["idle"] == u64::from(MACHINES)).then_some(())
-    })
-    .await;
+    });
+    tokio::select! {
+        () = all => {}
+        Some(ended) = agents.join_next() => panic!("an agent ended: {ended:?}"),
+    }
 }
 
 /// Keeps what it gets until the round is over, and gives up when it has nothing by then.
@@ -145,11 +147,12 @@ async fn filled(client: &Client, run: &str) -> Vec<String> {
 
 /// Registers and deregisters in no time, and falls when it is to register for one run while it is registered for another.
 async fn agent(client: Client, join: String, machine_id: String) -> Result<(), ClientError> {
-    let joined = client.join_runner(&join, &JoinRunner { machine_id, nonce: "1".repeat(32) }).await?;
+    let joining = JoinRunner { machine_id, nonce: "1".repeat(32) };
+    let joined = until_answered(|| client.join_runner(&join, &joining)).await?;
     let (id, token) = (joined.runner_id.as_str(), joined.token.as_str());
     let say = async |signal: Signal, order: &RunnerOrder| {
         let said = SignalRunner { signal, epoch: order.epoch, run_id: order.run_id.clone(), detail: String::new() };
-        client.signal_runner(id, token, &said).await
+        until_answered(|| client.signal_runner(id, token, &said)).await
     };
     let working = async {
         let (mut order, mut run) = (say(Signal::Ready, &joined.order).await?.order, None);
@@ -170,13 +173,13 @@ async fn agent(client: Client, join: String, machine_id: String) -> Result<(), C
                 RunnerAction::Start | RunnerAction::Idle | RunnerAction::Keep => order,
             };
             if order.serial == serial {
-                order = client.next_runner_order(id, token, &serial, LISTEN).await?;
+                order = until_answered(|| client.next_runner_order(id, token, &serial, LISTEN)).await?;
             }
         }
     };
     let beating = async {
         loop {
-            client.beat_runner(id, token).await?;
+            until_answered(|| client.beat_runner(id, token)).await?;
             tokio::time::sleep(Duration::from_millis(joined.heartbeat_ms)).await;
         }
     };

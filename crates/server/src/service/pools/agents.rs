@@ -12,6 +12,7 @@ use baton_proto::{
 use baton_store::{AuditEntry, JoinAnswer, PoolRunner, RunnerNews, RunnerRef, RunnerSignal, SignalAnswer};
 use tokio::time::Instant;
 
+use super::told;
 use crate::service::{check_name, message};
 use crate::{App, Error, crash};
 
@@ -167,6 +168,9 @@ pub async fn signal(app: &App, runner: RunnerId, said: SignalRunner) -> Result<S
                 app.pools.keeper.ring();
             }
             app.pools.tell([runner]);
+            if news.state == RunnerState::Terminating {
+                tell_discarded(app, runner).await?;
+            }
             (true, None, order_for(&news, app.time.now().await?))
         }
         SignalAnswer::Refused(Refused::AlreadyDone) => (true, None, look(app, runner).await?),
@@ -186,6 +190,16 @@ pub async fn signal(app: &App, runner: RunnerId, said: SignalRunner) -> Result<S
         SignalAnswer::Unknown => (false, Some("the runner is gone".into()), look(app, runner).await?),
     };
     Ok(SignalledRunner { counts, why, order })
+}
+
+/// A hook has failed, and the log says so.
+async fn tell_discarded(app: &App, runner: RunnerId) -> Result<(), Error> {
+    let Some(found) = app.store.runner(runner).await? else { return Ok(()) };
+    let (namespace, pool) = app.pools.name(found.pool).await?;
+    if let (Some(cause), Some(pool)) = (found.rules.cause, app.store.pool(&namespace, &pool).await?) {
+        told::discarded(&pool, runner, cause, &found.detail);
+    }
+    Ok(())
 }
 
 async fn audit(app: &App, action: &str, subject: &str, detail: &str, namespace: Option<String>) -> Result<(), Error> {

@@ -1,9 +1,11 @@
 //! Claims: machines for a run, all or none.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use baton_core::Millis;
 use baton_core::pools::claim::ClaimRefused;
+use baton_core::pools::spec::can_be_alike;
 use baton_core::pools::{ClaimNo, ClaimReason, ClaimState, RunnerState, Usage, Wanted};
 use baton_proto::{ClaimFailure, ClaimPhase, ClaimRunner, ClaimView, OpenClaim, POOL_WAIT_MS_MAX, Time};
 use baton_store::{
@@ -47,6 +49,11 @@ pub async fn open(
             Ok((view(app, &pool, claim).await?, true))
         }
         OpenAnswer::Known(claim) => Ok((view(app, &pool, claim).await?, false)),
+        OpenAnswer::Conflict(claim) if claim.state.is_ended() => Err(Error::Conflict(format!(
+            "the run {} asked this pool for something else before, and its claim has ended ({}): choose another run_id",
+            claim.run_id,
+            claim.state.as_str()
+        ))),
         OpenAnswer::Conflict(claim) => Err(Error::Conflict(format!(
             "the run {} has a claim in this pool already, and it asks for something else: release it, or use another run_id",
             claim.run_id
@@ -185,6 +192,13 @@ fn new_claim(app: &App, caller: &Caller, pool: &Pool, wanted: OpenClaim) -> Resu
     let said = OpenClaim { count: Some(count), priority: Some(priority), ..wanted.clone() };
     let machines = Wanted { cpu: wanted.cpu, memory_mib: wanted.memory_mib, types: wanted.types, usage: wanted.usage };
     machines.check().map_err(Error::Invalid)?;
+    // Without the provider nobody knows, and another server may have it.
+    let kinds = app.pools.providers.get(&spec.provider).map(|provider| provider.kinds(spec)).unwrap_or_default();
+    let can_be = |kind: &String| machines.types.iter().any(|pattern| can_be_alike(pattern, kind));
+    if !machines.types.is_empty() && !kinds.is_empty() && !kinds.iter().any(can_be) {
+        let (wanted, has) = (machines.types.join(", "), kinds.join(", "));
+        return invalid("types", format!("are {wanted}, and machines of this pool are {has}"));
+    }
     Ok(NewPoolClaim {
         pool: pool.number,
         run_id: wanted.run_id,
@@ -222,31 +236,66 @@ fn bare_view(pool: &Pool, claim: PoolClaim) -> ClaimView {
         detail: claim.detail,
         runners: Vec::new(),
         failures: Vec::new(),
+        discarded: 0,
     }
 }
 
 async fn view(app: &App, pool: &Pool, mut claim: PoolClaim) -> Result<ClaimView, Error> {
     if claim.reason == Some(ClaimReason::WaitOver) && claim.detail.is_empty() {
-        claim.detail = late(pool);
+        claim.detail = format!("it was not filled in time; {}", standing(app, pool).await?);
     }
     let number = claim.number;
     let runners = runners_of(app, number).await?.into_iter().filter_map(shown).collect();
-    let events = app.store.runner_events(
-        EventFilter { claim: Some(number), ..EventFilter::default() },
-        Page { after: None, limit: PAGE },
-    );
-    let failures = events.await?.into_iter().filter(|event| event.to == RunnerState::Terminating);
-    let failures = failures.filter_map(|event| {
-        let (runner_id, at) = (event.runner.to_string(), Time(event.at));
-        Some(ClaimFailure { runner_id, at, cause: event.cause?, detail: event.detail })
-    });
-    Ok(ClaimView { runners, failures: failures.take(FAILURES_MAX).collect(), ..bare_view(pool, claim) })
+    let (failures, discarded) = discarded(app, number).await?;
+    Ok(ClaimView { runners, failures, discarded, ..bare_view(pool, claim) })
 }
 
-/// Why a claim was not filled, where whoever ended it did not look for reasons.
-fn late(pool: &Pool) -> String {
-    let said = pool.error.as_ref().map(|error| format!("; the provider says: {error}")).unwrap_or_default();
-    format!("it was not filled in time{said}")
+/// The last runners that a claim had to discard, and how many there were.
+async fn discarded(app: &App, claim: ClaimNo) -> Result<(Vec<ClaimFailure>, u64), Error> {
+    let filter = EventFilter { claim: Some(claim), ..EventFilter::default() };
+    let (mut after, mut last, mut count) = (None, Vec::new(), 0);
+    loop {
+        let events = app.store.runner_events(filter, Page { after, limit: PAGE }).await?;
+        after = events.last().map(|event| event.number);
+        let is_last = events.len() < PAGE;
+        for event in events.into_iter().filter(|event| event.to == RunnerState::Terminating) {
+            let Some(cause) = event.cause else { continue };
+            count += 1;
+            if last.len() < FAILURES_MAX {
+                let (runner_id, at) = (event.runner.to_string(), Time(event.at));
+                last.push(ClaimFailure { runner_id, at, cause, detail: event.detail });
+            }
+        }
+        if is_last {
+            return Ok((last, count));
+        }
+    }
+}
+
+/// How many machines a pool has, who has them, and what its provider says: why a claim is not filled, as far as that can be seen now.
+pub(crate) async fn standing(app: &App, pool: &Pool) -> Result<String, Error> {
+    let stats = app.store.pool_stats(pool.number).await?;
+    Ok(standing_of(&stats.runners, pool.spec.max_size, pool.error.as_deref()))
+}
+
+fn standing_of(runners: &BTreeMap<RunnerState, u64>, max_size: u32, error: Option<&str>) -> String {
+    let word = |state: RunnerState| match state {
+        RunnerState::Creating => Some("being created"),
+        RunnerState::Idle => Some("idle"),
+        RunnerState::Claimed => Some("taken by claims that wait"),
+        RunnerState::Running => Some("in use"),
+        RunnerState::Releasing => Some("being cleaned"),
+        RunnerState::Terminating => Some("being ended"),
+        RunnerState::Gone => None,
+    };
+    let there =
+        runners.iter().filter_map(|(state, count)| Some((word(*state)?, *count))).filter(|(_, count)| *count > 0);
+    let there: Vec<(&str, u64)> = there.collect();
+    let all: u64 = there.iter().map(|(_, count)| count).sum();
+    let parts: Vec<String> = there.iter().map(|(word, count)| format!("{count} {word}")).collect();
+    let parts = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
+    let said = error.map(|error| format!("; the provider says: {error}")).unwrap_or_default();
+    format!("the pool has {all} of {max_size} machines{parts}{said}")
 }
 
 /// Every runner that a claim has.
@@ -288,4 +337,20 @@ fn shown(runner: PoolRunner) -> Option<ClaimRunner> {
         cpu: runner.machine.cpu,
         memory_mib: runner.machine.memory_mib,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_waited_in_vain_is_told_who_has_the_machines() {
+        assert_eq!(standing_of(&BTreeMap::new(), 6, None), "the pool has 0 of 6 machines");
+        let mut runners =
+            BTreeMap::from([(RunnerState::Running, 2), (RunnerState::Creating, 1), (RunnerState::Gone, 90)]);
+        let said = "the pool has 3 of 6 machines: 1 being created, 2 in use; the provider says: no quota";
+        assert_eq!(standing_of(&runners, 6, Some("no quota")), said);
+        runners.insert(RunnerState::Idle, 0);
+        assert!(!standing_of(&runners, 6, None).contains("idle"));
+    }
 }

@@ -12,7 +12,9 @@ use baton_core::{Millis, token};
 use baton_store::{MachineAnswer, NewMachine, Order, Page, Pool, PoolRunner, RunnerAnswer, RunnerEnd, RunnerFilter};
 
 use super::github;
-use crate::providers::{self, Create, MACHINE_ID_BYTES_MAX, Provider, ProviderError, ProviderMachine};
+use crate::providers::{
+    self, Create, MACHINE_ID_BYTES_MAX, PROVIDER_DEFAULT, Provider, ProviderError, ProviderMachine,
+};
 use crate::service::message;
 use crate::{App, Error, crash};
 
@@ -68,6 +70,10 @@ pub(crate) async fn create(app: &App, pool: &Pool, order: &Order) -> Result<(), 
                 crash::point("order.created");
                 let has = made.len();
                 take_over(app, pool, provider.as_ref(), order.id, made).await?;
+                // One that has ended by now was nobody's until now.
+                if !app.pools.ended.all().is_empty() {
+                    app.pools.keeper.ring();
+                }
                 if has >= order.count as usize || has <= had {
                     return Ok(());
                 }
@@ -83,6 +89,8 @@ pub(crate) async fn create(app: &App, pool: &Pool, order: &Order) -> Result<(), 
             }
             Err(ProviderError::Unclear(why)) => {
                 tracing::warn!(pool = pool.name, order = %order.id, why, "machines are asked for again");
+                // Whoever looks at the pool, or waits for it in vain, is to know what it waits for.
+                app.store.note_pool_error(pool.number, &message(&why)).await?;
                 app.pools.keeper.ring_in(app.current().pool_ask());
                 return Ok(());
             }
@@ -113,8 +121,8 @@ async fn take_over(
         return Ok(());
     }
     // A provider that names too much must not have machines bound twice, or ended, that somebody else has.
-    let rows = all_runners(app, pool).await?;
-    let others = rows.iter().filter(|row| row.order != order && row.rules.state != RunnerState::Gone);
+    let rows = live_runners(app, pool).await?;
+    let others = rows.iter().filter(|row| row.order != order);
     let others: BTreeSet<&str> = others.filter_map(|row| row.machine_id.as_deref()).collect();
     let is_new = |machine: &ProviderMachine| !others.contains(machine.id.as_str()) && has_a_name(pool, &machine.id);
     let made: Vec<_> = made.into_iter().filter(is_new).collect();
@@ -208,9 +216,8 @@ async fn forget(
         return Ok(());
     }
     let ids: BTreeSet<&str> = listed.iter().map(|machine| machine.id.as_str()).collect();
-    let rows = all_runners(app, pool).await?;
-    let live = rows.iter().filter(|row| row.rules.state != RunnerState::Gone);
-    let known: BTreeSet<&str> = live.filter_map(|row| row.machine_id.as_deref()).collect();
+    let rows = live_runners(app, pool).await?;
+    let known: BTreeSet<&str> = rows.iter().filter_map(|row| row.machine_id.as_deref()).collect();
     let unknown: Vec<&ProviderMachine> = listed.iter().filter(|one| !known.contains(one.id.as_str())).collect();
     // The pool goes with its last runner, and nobody would look for these any more.
     if pool.deleting_at.is_some() && !unknown.is_empty() {
@@ -343,18 +350,22 @@ async fn lose(
     };
     let missing: Vec<&PoolRunner> = rows.iter().filter(is_missing).collect();
     let lost = long_missing(app, pool, missing, now, settings.pool_grace());
-    let ends = lost.iter().map(|row| RunnerEnd {
+    let lost = lost.iter().map(|row| RunnerEnd {
         runner: row.reference(),
         cause: Cause::Lost,
         detail: "the provider does not list its machine any more".into(),
     });
-    let ends: Vec<RunnerEnd> = ends.collect();
+    end_lost(app, lost.collect()).await
+}
+
+async fn end_lost(app: &App, ends: Vec<RunnerEnd>) -> Result<(), Error> {
     if ends.is_empty() {
         return Ok(());
     }
+    let lost: Vec<RunnerId> = ends.iter().map(|end| end.runner.runner).collect();
     let answers = app.store.end_runners(ends).await?;
-    let moved = lost.iter().zip(answers).filter(|(_, answer)| matches!(answer, RunnerAnswer::Moved(..)));
-    app.pools.tell(moved.map(|(row, _)| row.id));
+    let moved = lost.into_iter().zip(answers).filter(|(_, answer)| matches!(answer, RunnerAnswer::Moved(..)));
+    app.pools.tell(moved.map(|(runner, _)| runner));
     app.pools.keeper.ring();
     app.pools.claims.ring();
     Ok(())
@@ -378,8 +389,37 @@ fn long_missing<'a>(
     missing.into_iter().filter(|row| is_long(row)).collect()
 }
 
+/// Ends runners whose machines have ended by themselves, as their provider has noticed: nobody has to miss them first.
+pub(crate) async fn note_ended(app: &App, pools: &[Pool]) -> Result<(), Error> {
+    let ended = app.pools.ended.all();
+    if ended.is_empty() {
+        return Ok(());
+    }
+    let mut ends = Vec::new();
+    for pool in pools.iter().filter(|pool| pool.spec.provider == PROVIDER_DEFAULT) {
+        for row in live_runners(app, pool).await? {
+            let Some((machine, words)) = row.machine_id.as_ref().and_then(|id| ended.get_key_value(id)) else {
+                continue;
+            };
+            if row.rules.state != RunnerState::Terminating {
+                ends.push(RunnerEnd { runner: row.reference(), cause: Cause::Lost, detail: message(words) });
+            }
+            app.pools.ended.forget(machine);
+        }
+    }
+    end_lost(app, ends).await
+}
+
 pub(super) async fn all_runners(app: &App, pool: &Pool) -> Result<Vec<PoolRunner>, Error> {
-    let filter = RunnerFilter { pool: Some(pool.number), ..RunnerFilter::default() };
+    read(app, RunnerFilter { pool: Some(pool.number), ..RunnerFilter::default() }).await
+}
+
+async fn live_runners(app: &App, pool: &Pool) -> Result<Vec<PoolRunner>, Error> {
+    let not_state = Some(RunnerState::Gone);
+    read(app, RunnerFilter { pool: Some(pool.number), not_state, ..RunnerFilter::default() }).await
+}
+
+async fn read(app: &App, filter: RunnerFilter) -> Result<Vec<PoolRunner>, Error> {
     let mut all: Vec<PoolRunner> = Vec::new();
     loop {
         let after = all.last().map(|runner| runner.id);

@@ -9,6 +9,7 @@ pub mod machines;
 pub mod read;
 pub mod runners;
 mod spec;
+pub(crate) mod told;
 
 use baton_proto::{ChangePool, CreatePool, PoolView};
 use baton_store::{NewPool, Pool, PoolAnswer, Scope};

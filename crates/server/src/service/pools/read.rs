@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use baton_core::Millis;
 use baton_core::pools::RunnerState;
 use baton_proto::{PoolStatistics, PoolView, Time};
-use baton_store::{Page, Pool, PoolStats, Scope, pool_total};
+use baton_store::{Page, Pool, PoolNo, PoolStats, RunnerFilter, Scope, pool_total};
 
 use super::find;
 use crate::auth::Caller;
@@ -13,6 +13,8 @@ use crate::{App, Error};
 
 /// What is shown of a secret.
 pub(super) const HIDDEN: &str = "***";
+/// Rows that are read at once.
+const PAGE: usize = 1_000;
 
 /// One pool.
 pub async fn get(app: &App, caller: &Caller, namespace: &str, name: &str) -> Result<PoolView, Error> {
@@ -33,16 +35,49 @@ pub async fn list(
     let found = app.store.pools(namespace.or(caller.namespace.as_deref()), page).await?;
     let mut views = Vec::with_capacity(found.len());
     for pool in found {
-        views.push(PoolView { statistics: None, ..view(app, pool).await? });
+        views.push(numbered(app, pool).await?.0);
     }
     Ok(views)
 }
 
-/// A pool with its numbers.
+/// A pool with everything that is known of it.
 pub(super) async fn view(app: &App, pool: Pool) -> Result<PoolView, Error> {
+    let number = pool.number;
+    let (view, stats) = numbered(app, pool).await?;
+    let mut statistics = statistics(&stats);
+    // The sums have what is over; what still lasts is added.
+    statistics.idle_ms += lasting_ms(app, number, RunnerState::Idle).await?;
+    statistics.used_ms += lasting_ms(app, number, RunnerState::Running).await?;
+    Ok(PoolView { statistics: Some(statistics), ..view })
+}
+
+/// For how long the runners in a state have been in it, in all.
+async fn lasting_ms(app: &App, pool: PoolNo, state: RunnerState) -> Result<u64, Error> {
+    let filter = RunnerFilter { pool: Some(pool), state: Some(state), ..RunnerFilter::default() };
+    let now = app.time.now().await?;
+    let (mut after, mut sum) = (None, 0);
+    loop {
+        let page = app.store.runners(filter, Page { after, limit: PAGE }).await?;
+        sum += page.iter().map(|runner| u64::try_from(now.saturating_sub(runner.since)).unwrap_or(0)).sum::<u64>();
+        after = page.last().map(|runner| runner.id);
+        if page.len() < PAGE {
+            return Ok(sum);
+        }
+    }
+}
+
+/// Until when a pool creates nothing: its provider has refused, or its last machines came to nothing.
+fn create_after(app: &App, pool: &Pool, now: Millis) -> Option<Time> {
+    let held = app.pools.held_until.lock().expect("nobody panics while holding it").get(&pool.number).copied();
+    pool.backoff.create_after.max(held).filter(|after| *after > now).map(Time)
+}
+
+/// A pool with its runners counted.
+async fn numbered(app: &App, pool: Pool) -> Result<(PoolView, PoolStats), Error> {
     let stats = app.store.pool_stats(pool.number).await?;
     let now = app.time.now().await?;
     let (min_idle_now, _) = pool.spec.min_idle_at(now);
+    let create_after = create_after(app, &pool, now);
     let spec = pool.spec;
     let options = spec.options.into_iter().map(|(name, value)| match is_secret(&name) {
         true => (name, HIDDEN.to_owned()),
@@ -51,7 +86,7 @@ pub(super) async fn view(app: &App, pool: Pool) -> Result<PoolView, Error> {
     let live = RunnerState::ALL.into_iter().filter(|state| *state != RunnerState::Gone);
     let runners = live.map(|state| (state.as_str().to_owned(), stats.runners.get(&state).copied().unwrap_or(0)));
     let (options, runners) = (options.collect(), runners.collect());
-    Ok(PoolView {
+    let view = PoolView {
         name: pool.name,
         namespace: pool.namespace,
         provider: spec.provider,
@@ -72,10 +107,11 @@ pub(super) async fn view(app: &App, pool: Pool) -> Result<PoolView, Error> {
         deleting: pool.deleting_at.is_some(),
         runners,
         waiting_claims: stats.waiting,
-        create_after: pool.backoff.create_after.filter(|after| *after > now).map(Time),
+        create_after,
         error: pool.error,
-        statistics: Some(statistics(&stats)),
-    })
+        statistics: None,
+    };
+    Ok((view, stats))
 }
 
 /// Whether an option's name says that its value is not for everybody who may look.

@@ -23,11 +23,12 @@ pub async fn list(
 ) -> Result<(Vec<RunnerView>, Option<RunnerId>), Error> {
     let pool = find(app, caller, Scope::Read, namespace, pool).await?;
     let limit = page.limit;
-    let filter = RunnerFilter { pool: Some(pool.number), state, ..RunnerFilter::default() };
+    // Left out by the store, so that a page is full even where most are gone.
+    let not_state = if state.is_none() { Some(RunnerState::Gone) } else { None };
+    let filter = RunnerFilter { pool: Some(pool.number), state, not_state, ..RunnerFilter::default() };
     let found = app.store.runners(filter, page).await?;
     let next = found.last().filter(|_| found.len() == limit).map(|last| last.id);
-    let wanted = |runner: &PoolRunner| state.is_some() || runner.rules.state != RunnerState::Gone;
-    Ok((found.into_iter().filter(wanted).map(|runner| view(&pool, runner)).collect(), next))
+    Ok((found.into_iter().map(|runner| view(&pool, runner)).collect(), next))
 }
 
 /// One runner, with its moves.
@@ -85,7 +86,8 @@ fn view(pool: &Pool, runner: PoolRunner) -> RunnerView {
         state: runner.rules.state,
         since: Time(runner.since),
         deadline: runner.rules.deadline.map(Time),
-        run_id: runner.run_id,
+        // One that waits is for nobody, whomever it was for last.
+        run_id: runner.run_id.filter(|_| runner.rules.state != RunnerState::Idle),
         machine_id: runner.machine_id,
         kind: runner.machine.kind,
         usage: runner.machine.usage,

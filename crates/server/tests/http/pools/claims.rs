@@ -56,6 +56,8 @@ async fn warm_runners_are_claimed_handed_over_and_given_back(on: On) {
         agent.says(&rig, "UD_REMOVE_REG_OK", Some("run-1")).await;
         agent.hears(&rig, "idle").await;
     }
+    let idle = rig.runners("state=idle").await;
+    assert!(idle.iter().all(|runner| runner["run_id"].is_null()), "they are for nobody now: {idle:?}");
     let statistics = rig.show().await["statistics"].clone();
     assert_eq!((&statistics["warm_hits"], &statistics["wait_p50_ms"]), (&json!(2), &json!(0)));
 }
@@ -90,6 +92,7 @@ async fn a_runner_that_cannot_register_is_discarded_and_another_one_taken(on: On
     let ready = rig.settled("run").await;
     assert_eq!((&ready["state"], ids(&ready)), (&json!("ready"), vec![agents[0].id.as_str()]));
     let failure = &ready["failures"][0];
+    assert_eq!(ready["discarded"], 1);
     assert_eq!((&failure["runner_id"], &failure["cause"]), (&json!(bad.id), &json!("register_failed")));
     eventually("its machine is ended", async || rig.fake.terminated().contains(&bad.machine)).await;
 }
@@ -124,7 +127,8 @@ async fn a_claim_that_cannot_be_filled_gives_back_and_says_why(on: On) {
     rig.server.clock.advance(5_001);
     let failed = rig.settled("run").await;
     assert_eq!((&failed["state"], &failed["reason"]), (&json!("failed"), &json!("wait_over")));
-    assert!(failed["detail"].as_str().unwrap().contains("the shelves are empty"), "{failed}");
+    let said = failed["detail"].as_str().unwrap();
+    assert!(said.contains("the pool has 1 of 2 machines: 1 ") && said.contains("the shelves are empty"), "{failed}");
     agents[0].hears(&rig, "deregister").await;
     agents[0].says(&rig, "UD_REMOVE_REG_OK", Some("run")).await;
     rig.until("idle", 1).await;
@@ -133,7 +137,7 @@ async fn a_claim_that_cannot_be_filled_gives_back_and_says_why(on: On) {
 
 async fn what_a_pool_cannot_have_is_refused_at_once(on: On) {
     let rig = Rig::start(on).await;
-    rig.pool(json!({"max_size": 2, "cpu": 4, "memory_mib": 2_048, "usage": "spot", "runtime_ms": 1_000})).await;
+    rig.pool(json!({"max_size": 2, "cpu": 4, "memory_mib": 2_048, "usage": "spot", "runtime_ms": 1_000, "types": ["fake.*"]})).await;
     for wrong in [
         json!({"count": 0}),
         json!({"count": 3}),
@@ -143,6 +147,7 @@ async fn what_a_pool_cannot_have_is_refused_at_once(on: On) {
         json!({"max_runtime_ms": 1_001}),
         json!({"priority": 10}),
         json!({"types": [""]}),
+        json!({"types": ["m5*", "c?"]}),
         json!({"run_id": ""}),
         json!({"run_id": "a b"}),
         json!({"wait": 1}),
@@ -153,6 +158,12 @@ async fn what_a_pool_cannot_have_is_refused_at_once(on: On) {
     }
     assert_eq!(rig.server.call("GET", "/api/v1/pools/ci/claims/none", "").await.refusal(), "404 not_found");
     assert_eq!(rig.server.call("DELETE", "/api/v1/pools/ci/claims/none", "").await.refusal(), "404 not_found");
+    let fits = rig.claim(json!({"run_id": "fits", "types": ["m5*", "*.small"]})).await;
+    assert_eq!(fits.status, 201, "{fits:?}");
+    rig.release("fits").await;
+    let other = rig.claim(json!({"run_id": "fits", "count": 2})).await;
+    assert_eq!(other.refusal(), "409 conflict");
+    assert!(other.json().to_string().contains("has ended (released): choose another run_id"), "{other:?}");
     let shrunk = rig.claims("two", 2).await;
     assert_eq!(shrunk["state"], "waiting");
     rig.server.call("PATCH", "/api/v1/pools/ci", r#"{"max_size": 1}"#).await;

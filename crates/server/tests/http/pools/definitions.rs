@@ -48,6 +48,8 @@ async fn what_makes_no_sense_is_refused(on: On) {
         json!({"min_idle": 11}),
         json!({"options": {"wrong": "x"}}),
         json!({"options": {"A B": "x"}}),
+        json!({"options": {"agent.registerhook": "true"}}),
+        json!({"options": {"agent.hook_timeout": "90"}}),
         json!({"min_idle_rules": [{"cron": "now and then", "min_idle": 1}]}),
         json!({"usage": "borrowed"}),
         json!({"colour": "blue"}),

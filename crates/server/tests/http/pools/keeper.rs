@@ -19,6 +19,7 @@ async fn a_provider_that_falls_halfway_is_asked_again_under_the_same_token(on: O
     rig.fake.next(Mood::FallsHalfway);
     rig.pool(json!({"min_idle": 4, "max_size": 4})).await;
     eventually("it was asked", async || rig.fake.asked().len() == 1).await;
+    eventually("it is told", async || rig.show().await["error"] == "fell over").await;
     // Nobody else asks until the call's time is over.
     rig.server.clock.advance(90_001);
     eventually("it was asked again", async || rig.fake.asked().len() == 2).await;
@@ -26,6 +27,7 @@ async fn a_provider_that_falls_halfway_is_asked_again_under_the_same_token(on: O
     let agents = rig.idle(4).await;
     assert_eq!(agents.iter().map(|agent| agent.id.clone()).collect::<BTreeSet<_>>().len(), 4);
     assert_eq!(rig.fake.terminated(), [""; 0]);
+    assert_eq!(rig.show().await["error"], json!(null), "that is over");
 }
 
 async fn a_provider_that_hangs_is_given_up_and_asked_again(on: On) {
@@ -212,6 +214,31 @@ async fn after_a_refusal_creation_backs_off(on: On) {
     assert_eq!(rig.show().await["statistics"]["orders_failed"], 1);
 }
 
+async fn machines_that_fit_no_claim_are_made_now_and_then(on: On) {
+    let rig = Rig::with(on, |settings| settings.pool_silent_ms = 100_000_000).await;
+    rig.pool(json!({"max_size": 2})).await;
+    // What this pool's machines will be is not known beforehand.
+    assert_eq!(rig.claim(json!({"run_id": "run", "types": ["m5*"]})).await.status, 201);
+    rig.idle(1).await;
+    rig.server.clock.advance(4_000);
+    assert_eq!(rig.fake.asked().len(), 1, "the next one waits");
+    rig.server.clock.advance(1_001);
+    eventually("another one is made", async || rig.fake.asked().len() == 2).await;
+}
+
+async fn a_pool_with_many_that_are_gone_lists_those_that_are_there(on: On) {
+    let rig = Rig::start(on).await;
+    rig.pool(json!({"min_idle": 3, "max_size": 6})).await;
+    for agent in rig.idle(3).await {
+        rig.server.call("DELETE", &format!("/api/v1/pools/ci/runners/{}", agent.id), "").await;
+    }
+    eventually("three are gone", async || rig.runners("state=gone").await.len() == 3).await;
+    rig.until("creating", 3).await;
+    for limit in 1..=3 {
+        assert_eq!(rig.runners(&format!("limit={limit}")).await.len(), limit);
+    }
+}
+
 async fn idle_machines_beyond_min_idle_end_after_a_while(on: On) {
     let rig = Rig::with(on, |settings| settings.pool_silent_ms = 100_000_000).await;
     rig.pool(json!({"min_idle": 2, "max_size": 2, "idle_ms": 60_000})).await;
@@ -231,6 +258,9 @@ async fn an_agent_that_never_comes_up_is_replaced(on: On) {
     let first = rig.fake.machines().remove(0).0;
     rig.server.clock.advance(180_001);
     eventually("it is ended", async || rig.fake.terminated().contains(&first)).await;
+    // The next one waits for a while, because this one came to nothing.
+    assert!(rig.show().await["create_after"].is_string(), "and that is shown");
+    rig.server.clock.advance(10_000);
     rig.idle(1).await;
 }
 
@@ -245,7 +275,49 @@ async fn what_pools_have_is_on_the_metrics_page(on: On) {
     .await;
 }
 
+async fn what_an_alert_looks_at_is_on_the_metrics_page(on: On) {
+    let rig = Rig::with(on, |settings| settings.pool_sweep_ms = 1).await;
+    rig.fake.always(Some(Mood::Refuses("quota")));
+    rig.pool(json!({"min_idle": 2, "max_size": 3})).await;
+    let late = rig.claim(json!({"run_id": "late", "wait_ms": 1_000})).await;
+    assert_eq!(late.status, 201, "{late:?}");
+    eventually("it has refused", async || rig.show().await["error"] == "quota").await;
+    rig.server.clock.advance(1_001);
+    assert_eq!(rig.settled("late").await["reason"], "wait_over");
+    let pool = r#"namespace="default",pool="ci""#;
+    let refused = rig.show().await["statistics"]["orders_failed"].clone();
+    let lines = [
+        format!("baton_pool_min_idle{{{pool}}} 2"),
+        format!("baton_pool_max_size{{{pool}}} 3"),
+        format!(r#"baton_pool_runners{{{pool},what="idle"}} 0"#),
+        format!(r#"baton_pool_claims_failed_total{{{pool},what="wait_over"}} 1"#),
+        format!(r#"baton_pool_claims_failed_total{{{pool},what="impossible"}} 0"#),
+        format!("baton_pool_provider_failures_total{{{pool}}} {refused}"),
+    ];
+    eventually("all of it is shown", async || {
+        rig.server.clock.advance(2);
+        rig.server.app.pools.keeper.ring();
+        let page = rig.server.client.metrics().await.unwrap();
+        lines.iter().all(|line| page.lines().any(|text| text == line))
+    })
+    .await;
+}
+
+async fn the_time_that_machines_are_idle_is_shown_while_it_lasts(on: On) {
+    let rig = Rig::with(on, |settings| settings.pool_silent_ms = 100_000_000).await;
+    rig.pool(json!({"min_idle": 2, "max_size": 2})).await;
+    rig.idle(2).await;
+    rig.server.clock.advance(60_000);
+    eventually("both are counted", async || {
+        rig.show().await["statistics"]["idle_ms"].as_u64().is_some_and(|ms| (120_000..200_000).contains(&ms))
+    })
+    .await;
+    assert_eq!(rig.show().await["statistics"]["used_ms"], 0);
+}
+
 on_both!(
+    what_an_alert_looks_at_is_on_the_metrics_page,
+    the_time_that_machines_are_idle_is_shown_while_it_lasts,
     a_provider_that_falls_halfway_is_asked_again_under_the_same_token,
     a_provider_that_hangs_is_given_up_and_asked_again,
     machines_that_nobody_asked_for_are_ended,
@@ -259,6 +331,8 @@ on_both!(
     a_provider_that_never_makes_more_than_a_part_is_not_asked_all_the_time,
     what_somebody_has_to_mend_is_no_reason_for_machines_on_demand,
     after_a_refusal_creation_backs_off,
+    machines_that_fit_no_claim_are_made_now_and_then,
+    a_pool_with_many_that_are_gone_lists_those_that_are_there,
     idle_machines_beyond_min_idle_end_after_a_while,
     an_agent_that_never_comes_up_is_replaced,
     what_pools_have_is_on_the_metrics_page,

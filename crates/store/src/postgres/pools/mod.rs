@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::params::params;
 use super::pool::{Outcome, retried};
-use super::rows::to_json;
+use super::rows::{clean, to_json};
 use super::{PostgresStore, sql};
 use crate::pool_rules::claims::Ending;
 use crate::{
@@ -195,6 +195,11 @@ impl Pools for PostgresStore {
         self.database.within(async { retried!(self.refuse_order(order, error, &rule, jitter)) }).await
     }
 
+    async fn note_pool_error(&self, pool: PoolNo, error: &str) -> StoreResult<()> {
+        let noted = async { self.database.query(sql::SET_POOL_ERROR, params![pool, clean(error)]).await.map(|_| ()) };
+        self.database.within(noted).await
+    }
+
     async fn end_runners(&self, ends: Vec<RunnerEnd>) -> StoreResult<Vec<RunnerAnswer>> {
         self.database.within(async { retried!(self.begin_ends(&ends)) }).await
     }
@@ -227,8 +232,12 @@ impl Pools for PostgresStore {
         let listed = async {
             let after: Option<Uuid> = page.after.map(|id| id.0);
             let state = filter.state.map(|state| state.code());
+            let not_state = filter.not_state.map(|state| state.code());
             self.database
-                .query(sql::LIST_RUNNERS, params![after, filter.pool, state, filter.claim, page.limit as i64])
+                .query(
+                    sql::LIST_RUNNERS,
+                    params![after, filter.pool, state, filter.claim, page.limit as i64, not_state],
+                )
                 .await?
                 .iter()
                 .map(rows::runner)

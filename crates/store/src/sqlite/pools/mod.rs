@@ -176,6 +176,11 @@ impl Pools for SqliteStore {
         self.write(move |sql| machines::fail(sql, order, &error, &rule, jitter)).await
     }
 
+    async fn note_pool_error(&self, pool: PoolNo, error: &str) -> StoreResult<()> {
+        let error = error.to_owned();
+        self.write(move |sql| sql.execute(statements::SET_POOL_ERROR, params![pool, error]).map(|_| ())).await
+    }
+
     async fn end_runners(&self, ends: Vec<RunnerEnd>) -> StoreResult<Vec<RunnerAnswer>> {
         self.write(move |sql| machines::end(sql, &ends)).await
     }
@@ -197,7 +202,8 @@ impl Pools for SqliteStore {
         self.read(move |sql| {
             let after = page.after.map(|id| *id.0.as_bytes());
             let state = filter.state.map(|state| state.code());
-            let parameters = params![after, filter.pool, state, filter.claim, page.limit as i64];
+            let not_state = filter.not_state.map(|state| state.code());
+            let parameters = params![after, filter.pool, state, filter.claim, page.limit as i64, not_state];
             sql.rows(statements::LIST_RUNNERS, parameters, rows::runner)
         })
         .await

@@ -8,6 +8,7 @@ mod fleet;
 mod server;
 
 use std::collections::BTreeSet;
+use std::pin::Pin;
 
 use baton_server::crash::{AGENT_POINTS, POOL_POINTS};
 use tokio::task::{JoinSet, LocalSet};
@@ -37,35 +38,43 @@ static FLEET: [&str; 6] =
 
 /// On a machine that has too much to do a way may be another one: a machine's agent joins before the answer about it is there, or is given up.
 const ATTEMPTS: usize = 3;
+/// Grounds of one store at once.
+const GROUNDS_MAX: usize = 6;
 /// So many stories are told on one ground, one after the other.
 const STORIES_MAX: usize = 3;
 
-async fn play(store: Store) {
-    let mut grounds = JoinSet::new();
+async fn every_point(store: Store) {
+    let mut stories: Vec<LocalBoxed> = Vec::new();
     for (act, points) in LOCAL {
         for points in points.chunks(STORIES_MAX) {
-            grounds.spawn_local(server::every_point(store, act, points));
+            stories.push(Box::pin(server::every_point(store, act, points)));
         }
     }
     let names: Vec<&str> = AGENT_POINTS.iter().map(|(name, _)| *name).collect();
     for points in names.chunks(STORIES_MAX) {
-        grounds.spawn_local(agents::every_point(store, points.to_vec()));
+        stories.push(Box::pin(agents::every_point(store, points.to_vec())));
     }
     for points in FLEET.chunks(STORIES_MAX) {
-        grounds.spawn_local(fleet::every_point(store, points));
+        stories.push(Box::pin(fleet::every_point(store, points)));
     }
     for falls in fleet::FALLS.chunks(STORIES_MAX) {
-        grounds.spawn_local(fleet::every_fall(store, falls));
+        stories.push(Box::pin(fleet::every_fall(store, falls)));
     }
-    while let Some(played) = grounds.join_next().await {
-        if let Err(error) = played {
+    LocalSet::new().run_until(play(stories)).await;
+}
+
+type LocalBoxed = Pin<Box<dyn Future<Output = ()>>>;
+
+/// Plays on a few grounds at once: while nothing happens on one, something does on another.
+async fn play(mut stories: Vec<LocalBoxed>) {
+    let mut grounds = JoinSet::new();
+    while !stories.is_empty() || !grounds.is_empty() {
+        if let Some(story) = stories.pop_if(|_| grounds.len() < GROUNDS_MAX) {
+            grounds.spawn_local(story);
+        } else if let Some(Err(error)) = grounds.join_next().await {
             std::panic::resume_unwind(error.into_panic());
         }
     }
-}
-
-async fn every_point(store: Store) {
-    LocalSet::new().run_until(play(store)).await;
 }
 
 #[test]
