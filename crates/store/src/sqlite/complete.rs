@@ -1,4 +1,4 @@
-//! Completes held runs: the hot path. Reading the row and then deleting it costs half of a `delete ... returning`, for which
+//! Completes held runs: the hot path. Reading the row and then deleting it is cheaper than `delete ... returning`, for which
 //! SQLite makes a table of its own and keeps what would undo the statement.
 
 use baton_core::{LeaseEnd, State, WorkerId};
