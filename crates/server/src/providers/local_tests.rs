@@ -125,7 +125,10 @@ async fn a_directory_without_a_record_is_what_a_fallen_server_left() {
 
 #[tokio::test]
 async fn an_agent_that_ends_by_itself_leaves_its_last_words() {
-    let machines = Machines::doing("while ! grep -q pid machine.json; do :; done; echo one; echo two >&2; echo; echo three; echo four; exit 7", 1);
+    let machines = Machines::doing(
+        "while ! grep -q pid machine.json; do :; done; echo one; echo two >&2; echo; echo three; echo four; exit 7",
+        1,
+    );
     machines.provider.create(&create(1)).await.unwrap();
     while machines.provider.ended.all().is_empty() {
         tokio::task::yield_now().await;
