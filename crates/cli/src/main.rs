@@ -18,7 +18,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use commands::{
-    audit, build, completion, doctor, key, namespace, queue, run, schedule, serve, settings, submit, worker, workflow,
+    agent, audit, build, completion, doctor, key, namespace, pool, queue, run, schedule, serve, settings, submit,
+    worker, workflow,
 };
 use connection::Connection;
 use exit::Exit;
@@ -45,6 +46,7 @@ Examples:
   baton workflow start process_order --queue orders --input '{\"id\":17}' --wait
   baton submit --platform ios                 have the current directory built
   baton worker build --platform ios --recipe './build.sh'
+  baton pool claim linux --run-id ci-17 --count 4    machines for a CI run
 
 Exit codes:
   0 done   1 the run failed   2 usage   3 not found   4 refused   5 unreachable";
@@ -60,6 +62,21 @@ Examples:
   baton submit --git https://git.example/acme/app.git --ref v1.2 --image debian:12
 
 Ends with 0 when the build completed, with 1 when it failed or was cancelled, with 130 when you detached.";
+
+const AGENT_HELP: &str = "\
+Joins its pool, sends heartbeats, and does what the server says: for a run that claims this machine it runs the hook that registers, tells the
+server how that went, and when the claim is released the hook that deregisters. Then whatever the run left is ended and removed, and the machine
+is free for the next one. Providers start agents by themselves; by hand one is for trying things out.
+
+Hooks are run by `sh -c` in a directory of the run, with BATON_RUN_ID, BATON_POOL, BATON_NAMESPACE, BATON_RUNNER_ID, BATON_MACHINE_ID,
+BATON_DEADLINE and BATON_WORK_DIR in their environment. What the hook that registers leaves running goes on until the machine is
+released, and ends with the agent, however that ends. A hook that ends with another code than 0 has failed, and the machine is replaced.
+
+Examples:
+  BATON_JOIN_TOKEN=... baton agent --url http://ci.internal:7400 --register-hook ./register.sh --deregister-hook ./remove.sh
+  BATON_JOIN_TOKEN=... baton agent --machine-id i-0abc --end-with shutdown --unreachable 10m
+
+Give the token as BATON_JOIN_TOKEN, not as --join-token: everybody on this machine can read command lines.";
 
 #[derive(Subcommand)]
 enum Command {
@@ -85,6 +102,12 @@ enum Command {
     /// Look at queues, pause and limit them.
     #[command(subcommand)]
     Queue(queue::QueueCommand),
+    /// Keep warm machines, claim them for a run and give them back.
+    #[command(subcommand)]
+    Pool(pool::PoolCommand),
+    /// Speak for one machine of a pool.
+    #[command(after_help = AGENT_HELP)]
+    Agent(agent::AgentArgs),
     /// Make, look at and stop schedules: rules that start runs.
     #[command(subcommand)]
     Schedule(schedule::ScheduleCommand),
@@ -140,6 +163,8 @@ async fn execute(cli: Cli) -> Result<(), Exit> {
         Command::Workflow(command) => workflow::execute(&connection.client()?, command).await,
         Command::Worker(command) => worker::execute(&connection.client()?, command).await,
         Command::Queue(command) => queue::execute(&connection.client()?, command).await,
+        Command::Pool(command) => pool::execute(&connection.client()?, command).await,
+        Command::Agent(args) => agent::agent(&connection, args).await,
         Command::Schedule(command) => schedule::execute(&connection, command).await,
         Command::Namespace(command) => namespace::execute(&connection.client()?, command).await,
         Command::Key(command) => key::execute(&connection.client()?, command).await,

@@ -32,6 +32,7 @@ pub mod pools;
 pub mod rate;
 pub mod retry;
 pub mod schedule;
+pub mod span;
 pub mod state;
 pub mod step;
 pub mod token;

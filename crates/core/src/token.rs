@@ -6,7 +6,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::pools::{OrderId, RunnerId};
+use crate::pools::OrderId;
 use crate::{Epoch, RunId, WorkerId};
 
 /// Prefix of an API key.
@@ -156,9 +156,10 @@ pub fn open_join(secret: &[u8], token: &str) -> Option<OrderId> {
     is_same_text(&join(secret, order), token).then_some(order)
 }
 
-/// The token of a runner, for an agent that joined with this nonce: who joins again with the same one gets the same token. It is kept as a hash.
-pub fn runner(secret: &[u8], runner: RunnerId, nonce: [u8; 16]) -> String {
-    format!("{RUNNER_PREFIX}{}", mac(secret, &[b"runner", runner.0.as_bytes(), &nonce]))
+/// The token of the runner whose agent joined with this nonce, on this machine of an order: who joins again with the same ones gets the same token.
+/// It is kept as a hash. It does not name the runner: which one that is gets decided by the write that also keeps the hash.
+pub fn runner(secret: &[u8], order: OrderId, machine_id: &str, nonce: [u8; 16]) -> String {
+    format!("{RUNNER_PREFIX}{}", mac(secret, &[b"runner", order.0.as_bytes(), &hash(machine_id), &nonce]))
 }
 
 fn is_same_text(left: &str, right: &str) -> bool {
@@ -273,10 +274,12 @@ mod tests {
         for broken in ["", "bj_", "bj_x_y", &token[..token.len() - 1], &token[3..]] {
             assert_eq!(open_join(SECRET, broken), None, "{broken}");
         }
-        let (one, other) = (RunnerId::from_random(1), RunnerId::from_random(2));
-        assert_eq!(runner(SECRET, one, [1; 16]), runner(SECRET, one, [1; 16]));
-        assert_ne!(runner(SECRET, one, [1; 16]), runner(SECRET, one, [2; 16]));
-        assert_ne!(runner(SECRET, one, [1; 16]), runner(SECRET, other, [1; 16]));
+        let other = OrderId::from_random(8);
+        let token = runner(SECRET, order, "m-1", [1; 16]);
+        assert_eq!(token, runner(SECRET, order, "m-1", [1; 16]));
+        assert_ne!(token, runner(SECRET, order, "m-1", [2; 16]));
+        assert_ne!(token, runner(SECRET, order, "m-2", [1; 16]));
+        assert_ne!(token, runner(SECRET, other, "m-1", [1; 16]));
     }
 
     #[test]

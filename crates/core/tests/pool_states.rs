@@ -172,7 +172,7 @@ fn diagram(cases: &[Case]) -> String {
 fn claims() -> String {
     type Answer = Result<(ClaimState, Option<ClaimReason>), ClaimRefused>;
     type Ask = fn(ClaimState) -> Answer;
-    let cases: [(&str, Ask); 5] = [
+    let cases: [(&str, Ask); 6] = [
         ("fill", |state| claim::fill(state).map(|state| (state, None))),
         ("release", |state| claim::release(state).map(|(state, reason)| (state, Some(reason)))),
         ("fail", |state| claim::fail(state, ClaimReason::Impossible).map(|(state, _)| (state, None))),
@@ -182,6 +182,7 @@ fn claims() -> String {
         ("expire: its deadline has not passed", |state| {
             claim::expire(state, Some(NOW), NOW).map(|(state, reason)| (state, Some(reason)))
         }),
+        ("lose: it has no runners left", |state| claim::lose(state).map(|(state, reason)| (state, Some(reason)))),
     ];
     let mut text = header("verb", ClaimState::ALL.into_iter().map(ClaimState::as_str));
     for (name, ask) in cases {

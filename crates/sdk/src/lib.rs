@@ -52,6 +52,7 @@ mod error;
 mod filter;
 mod grpc;
 mod namespaces;
+mod pools;
 mod queues;
 pub mod runs;
 mod schedules;

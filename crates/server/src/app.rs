@@ -26,6 +26,7 @@ use crate::loops::LoopReports;
 use crate::metrics::Metrics;
 use crate::namespaces::KnownNamespaces;
 use crate::polls::Polls;
+use crate::runner_pools::RunnerPools;
 use crate::settings::LiveSettings;
 use crate::store_time::StoreTime;
 use crate::watch::Watchers;
@@ -88,6 +89,8 @@ pub struct Parts {
     pub schedules: Bell,
     /// Rung when a deadline of a run has come.
     pub deadlines: Bell,
+    /// What this server knows of runner pools.
+    pub pools: RunnerPools,
     pub time: StoreTime,
     /// Cancelled when the server stops: streams end.
     pub stopping: CancellationToken,
@@ -166,6 +169,7 @@ impl App {
             uploads: Uploads::new(storage.clone(), upload_limits(&settings), entropy.clone()),
             counted: service::builds::overview::Counted::default(),
             log_news: Watchers::default(),
+            pools: RunnerPools::new(&store, &settings, &secret, news.clone(), RENEW_GATHER),
             storage,
             hearing: Hearing::new(store.clock().clone()),
             schedules: Bell::new(store.clock().clone()),

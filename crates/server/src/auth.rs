@@ -151,7 +151,7 @@ impl Keys {
         if let Some(caller) = self.look_up(&hash).await? {
             return self.remember(hash, caller);
         }
-        self.refuse(from, address).await
+        Err(self.refused(from, "api key", "the API key is not known or was revoked").await)
     }
 
     fn has_seen(&self, hash: &Hash) -> bool {
@@ -215,9 +215,9 @@ impl Keys {
         Ok(caller)
     }
 
-    /// Refuses, writes it down, and slows down whoever guesses.
-    async fn refuse(&self, from: Option<IpAddr>, address: Option<IpAddr>) -> Result<Arc<Caller>, Error> {
-        if let Some(address) = address {
+    /// Refuses a credential, writes it down, and slows down whoever guesses.
+    pub(crate) async fn refused(&self, from: Option<IpAddr>, subject: &str, why: &str) -> Error {
+        if let Some(address) = from.map(network) {
             let (per_second, now) = (self.refusals_per_second(), self.now_ms());
             let mut refusals = self.refusals.lock().expect("nobody panics while holding it");
             if refusals.len() >= ADDRESSES_MAX {
@@ -227,18 +227,20 @@ impl Keys {
             let (granted, left) = rate::take(*bucket, per_second, now, 1);
             *bucket = left;
             if granted == 0 {
-                return Err(Error::TooMany { retry_after_ms: 1_000 });
+                return Error::TooMany { retry_after_ms: 1_000 };
             }
         }
         let entry = AuditEntry {
             actor: from.map_or_else(|| "unknown".into(), |from| from.to_string()),
             action: "credential.refused".into(),
-            subject: "api key".into(),
-            detail: "the key is not known or was revoked".into(),
+            subject: subject.into(),
+            detail: why.into(),
             namespace: None,
         };
-        self.store.audit(vec![entry]).await?;
-        Err(Error::BadCredential("the API key is not known or was revoked".into()))
+        match self.store.audit(vec![entry]).await {
+            Ok(()) => Error::BadCredential(why.into()),
+            Err(error) => error.into(),
+        }
     }
 
     /// Forgets what is remembered, so that a revocation on this server counts at once.

@@ -3,6 +3,9 @@
 //! `BATON_CRASH_POINT=draft.synced` kills the process when it comes to that place, `draft.synced:2` when it comes there for the second
 //! time. Only programs built with debug assertions can do this; in others a point is nothing at all, and the variable is refused like every
 //! other that is no setting.
+//!
+//! Agents of runner pools have such places too. All agents of a pool are started alike, so there a file names the point
+//! (`BATON_AGENT_CRASH_FILE`, the option `agent.crash_file` of a pool), and whoever comes to that takes the file away and falls.
 
 /// Every point, and what was done last when it is reached. A name that is not here is a mistake, and one that no test reaches is too.
 #[cfg(debug_assertions)]
@@ -48,20 +51,71 @@ pub const POINTS: &[(&str, &str)] = &[
     ("sweep.drafts", "left drafts are deleted, and left uploads are still there"),
 ];
 
+/// As [`POINTS`], on the ways of claims, machines and their agents.
+#[cfg(debug_assertions)]
+pub const POOL_POINTS: &[(&str, &str)] = &[
+    ("claim.opened", "a claim of runners waits, and its caller has no answer"),
+    ("claim.taken", "runners are taken for a claim, and their agents do not know"),
+    ("claim.committed", "the runners of a claim are handed over, and nobody was told"),
+    ("claim.failed", "a claim has failed and given back what it took, and nobody was told"),
+    ("claim.released", "a claim is given back, and neither its caller nor the agents know"),
+    ("runner.joined", "an agent is bound to its runner, and has no answer"),
+    ("signal.noted", "a signal of an agent counts, and nobody acts on it"),
+    ("order.written", "machines are ordered in the store, and the provider was not asked"),
+    ("order.created", "the provider has made machines, and the store does not know of them"),
+    ("order.recorded", "machines have their rows, and those too many are still there"),
+    ("order.failed", "an order is given up, and nothing else was tried"),
+    ("local.noted", "an agent is to be started, and was not"),
+    ("local.started", "an agent runs, and its process is not noted"),
+    ("keeper.ended", "runners are to be ended, and their machines are there"),
+    ("pool.expired", "runners and claims are over, and nobody was told"),
+    ("machines.terminated", "machines are ended, and their rows say terminating"),
+    ("machines.gone", "machines are gone, and so are their rows"),
+];
+
+/// As [`POOL_POINTS`], where runners are registered at GitHub.
+#[cfg(debug_assertions)]
+pub const GITHUB_POINTS: &[(&str, &str)] =
+    &[("github.minted", "GitHub expects a runner, and the agent that is to be it does not know")];
+
+/// As [`POINTS`], in agents.
+#[cfg(debug_assertions)]
+pub const AGENT_POINTS: &[(&str, &str)] = &[
+    ("agent.started", "an agent runs, and nobody knows it"),
+    ("agent.joined", "an agent has joined, and its machine is not ready"),
+    ("agent.said_ready", "the server knows that the machine is ready"),
+    ("agent.register", "an agent is to register, and its hook was not started"),
+    ("agent.hooked", "the hook has registered the machine, and the server does not know"),
+    ("agent.said_registered", "the server knows that the machine is registered"),
+    ("agent.kept", "the machine was handed over"),
+    ("agent.said_failed", "the server knows that a hook has failed"),
+    ("agent.deregister", "an agent is to deregister, and its hook was not started"),
+    ("agent.unhooked", "the machine is deregistered, and what the run left is there"),
+    ("agent.cleaned", "the machine is clean, and the server does not know"),
+    ("agent.said_deregistered", "the server knows that the machine is clean"),
+    ("agent.ending", "an agent is to end its machine, and has not"),
+];
+
+#[cfg(debug_assertions)]
+fn is_known(name: &str) -> bool {
+    [POINTS, POOL_POINTS, GITHUB_POINTS, AGENT_POINTS].iter().copied().flatten().any(|(known, _)| *known == name)
+}
+
 /// Ends the process here, if the environment says so.
 #[cfg(debug_assertions)]
-pub(crate) fn point(name: &str) {
-    debug_assert!(POINTS.iter().any(|(known, _)| *known == name), "{name} is missing in the table of crash points");
+pub fn point(name: &str) {
+    debug_assert!(is_known(name), "{name} is missing in the tables of crash points");
     armed::reached(name);
 }
 
 /// Nothing, in a program that people use.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
-pub(crate) fn point(_: &str) {}
+pub fn point(_: &str) {}
 
 #[cfg(debug_assertions)]
 mod armed {
+    use std::path::PathBuf;
     use std::sync::LazyLock;
     use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -69,6 +123,7 @@ mod armed {
 
     /// The name of the variable without its prefix is also in the list of those that are no settings.
     const VARIABLE: &str = "BATON_CRASH_POINT";
+    const AGENT_VARIABLE: &str = "BATON_AGENT_CRASH_FILE";
 
     struct Armed {
         name: String,
@@ -81,14 +136,21 @@ mod armed {
         let (name, times) = text.split_once(':').unwrap_or((&text, "1"));
         let times = times.parse().ok().filter(|times| *times > 0);
         let times = times.unwrap_or_else(|| panic!("{VARIABLE} must be a name, or a name and a number: {text:?}"));
-        let known = super::POINTS.iter().any(|(known, _)| *known == name);
-        assert!(known, "{VARIABLE} names no crash point: {name:?}");
+        assert!(super::is_known(name), "{VARIABLE} names no crash point: {name:?}");
         Some(Armed { name: name.to_owned(), left: AtomicU32::new(times) })
     });
 
+    /// The file that names the point of an agent.
+    static FILE: LazyLock<Option<PathBuf>> = LazyLock::new(|| std::env::var_os(AGENT_VARIABLE).map(PathBuf::from));
+
     pub(super) fn reached(name: &str) {
-        let Some(armed) = ARMED.as_ref().filter(|armed| armed.name == name) else { return };
-        if armed.left.fetch_sub(1, Ordering::SeqCst) != 1 {
+        let is_next =
+            ARMED.as_ref().is_some_and(|armed| armed.name == name && armed.left.fetch_sub(1, Ordering::SeqCst) == 1);
+        // Several may read the file at the same time, and one of them removes it.
+        let is_named = FILE.as_ref().is_some_and(|file| {
+            std::fs::read_to_string(file).is_ok_and(|armed| armed == name) && std::fs::remove_file(file).is_ok()
+        });
+        if !is_next && !is_named {
             return;
         }
         // Nothing is flushed, closed or told, as when the power fails for this process alone.

@@ -166,6 +166,12 @@ pub enum Error {
     /// The disk is full.
     #[error("the server's disk is full; nothing was changed")]
     DiskFull,
+    /// GitHub did not do what a runner needs of it.
+    #[error("{0}")]
+    Github(String),
+    /// Something has to happen first, and will soon.
+    #[error("{0}; try again")]
+    NotYet(String),
     /// The server is stopping.
     #[error("the server is stopping; try again")]
     Stopping,
@@ -179,6 +185,7 @@ impl Error {
     pub fn code(&self) -> &'static str {
         match self {
             Error::Malformed(_) => "malformed",
+            Error::NotYet(_) => "not_yet",
             Error::Invalid(_) | Error::InvalidField { .. } => "invalid",
             Error::NoCredential => "no_credential",
             Error::BadCredential(_) => "bad_credential",
@@ -213,6 +220,7 @@ impl Error {
             Error::Unavailable => "unavailable",
             Error::PayloadLost => "payload_lost",
             Error::DiskFull => "disk_full",
+            Error::Github(_) => "github_failed",
             Error::Stopping => "stopping",
             Error::Internal => "internal",
         }

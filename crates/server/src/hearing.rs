@@ -39,6 +39,19 @@ impl Hearing {
         self.since(2 * settings.heartbeat_interval_ms + 1_000)
     }
 
+    /// True when it has heard without a break for this long, as far as is known by now: when nobody has passed for long, that was a break too, which
+    /// whoever passes next will note.
+    pub fn has_heard_for(&self, settings: &Settings, ms: u64) -> bool {
+        let last = *self.last_pass.lock().expect("nobody panics while holding it");
+        let is_held_up = matches!(&self.clock, Clock::Real) && self.gap_since(last) > harmless_gap(settings);
+        !is_held_up && self.since(ms)
+    }
+
+    /// Both clocks: the monotonic one stands still while a machine sleeps.
+    fn gap_since(&self, last: (Instant, Millis)) -> Duration {
+        last.0.elapsed().max(Duration::from_millis(self.clock.local().abs_diff(last.1)))
+    }
+
     /// Notes that somebody passes who does so all the time: the reaper, before and after its calls to the store. When nobody has for
     /// long, the whole server was frozen (a stopped process, a paused machine, a clock that was set), or its store was, and heard
     /// nobody meanwhile.
@@ -47,8 +60,7 @@ impl Hearing {
         let Clock::Real = &self.clock else { return };
         let now = (Instant::now(), self.clock.local());
         let last = std::mem::replace(&mut *self.last_pass.lock().expect("nobody panics while holding it"), now);
-        // Both clocks: the monotonic one stands still while a machine sleeps.
-        let gap = now.0.duration_since(last.0).max(Duration::from_millis(now.1.abs_diff(last.1)));
+        let gap = self.gap_since(last);
         if gap > harmless_gap(settings) {
             tracing::info!(?gap, "held up; nobody is called silent before all have had the time for a heartbeat");
             self.interrupted();

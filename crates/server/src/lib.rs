@@ -16,6 +16,7 @@ pub mod crash;
 mod dispatch;
 pub mod entropy;
 mod error;
+mod github;
 pub mod grpc;
 mod hearing;
 pub mod http;
@@ -25,6 +26,9 @@ mod loops;
 mod metrics;
 mod namespaces;
 mod polls;
+mod pool_metrics;
+pub mod providers;
+mod runner_pools;
 pub mod service;
 mod settings;
 mod stall;
@@ -107,8 +111,12 @@ pub async fn serve(app: App, listener: impl Listener, shutdown: impl Future<Outp
     app.store.close().await;
 }
 
-/// Runs a server as the settings say, until `shutdown`.
-pub async fn run(settings: Settings, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<(), String> {
+/// Runs a server as the settings say, with these providers besides its own, until `shutdown`.
+pub async fn run(
+    settings: Settings,
+    providers: Vec<(&'static str, Arc<dyn providers::Provider>)>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), String> {
     // Inputs and outputs are nobody else's business.
     std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
         .recursive(true)
@@ -133,6 +141,8 @@ pub async fn run(settings: Settings, shutdown: impl Future<Output = ()> + Send +
         let path = app.settings.admin_key_path();
         println!("The first admin API key, shown this once (and left in {}):\n\n    {key}\n", path.display());
     }
+    providers.into_iter().for_each(|(name, provider)| app.pools.providers.add(name, provider));
+    app.pools.listens_on(address);
     let address_file = app.settings.data.join(ADDRESS_FILE);
     std::fs::write(&address_file, address.to_string())
         .map_err(|error| format!("cannot write {}: {error}", address_file.display()))?;

@@ -9,6 +9,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use crate::pool_metrics::PoolMetrics;
+
 /// Labels of an HTTP request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct RequestLabels {
@@ -76,6 +78,7 @@ pub struct Metrics {
     pub polls_waiting: Gauge,
     /// Builds that have been silent for long.
     pub builds_stuck: Gauge,
+    pub pools: PoolMetrics,
     pub store_statements: Gauge<u64, AtomicU64>,
     pub loop_passes: Family<LoopLabels, Counter>,
     pub loop_failures: Family<LoopLabels, Counter>,
@@ -119,6 +122,7 @@ impl Metrics {
             connections: Gauge::default(),
             polls_waiting: Gauge::default(),
             builds_stuck: Gauge::default(),
+            pools: PoolMetrics::default(),
             store_statements: Gauge::default(),
             loop_passes: Family::default(),
             loop_failures: Family::default(),
@@ -178,6 +182,7 @@ impl Metrics {
         registry.register("connections", "Open connections", self.connections.clone());
         registry.register("polls_waiting", "Claims that wait for work", self.polls_waiting.clone());
         registry.register("builds_stuck", "Builds that have been silent for long", self.builds_stuck.clone());
+        self.pools.register(registry);
         registry.register(
             "store_statements",
             "Statements sent to the store since the start",

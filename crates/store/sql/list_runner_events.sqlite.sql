@@ -1,7 +1,6 @@
--- Lists moves of runners, newest first.
+-- Lists moves of all runners, newest first.
 select event_no, at, pool_no, runner_id, claim_no, was, became, cause, detail
 from runner_events
-where event_no < ?1 and (?2 is null or pool_no = ?2) and (?3 is null or runner_id = ?3)
-  and (?4 is null or claim_no = ?4)
+where event_no < ?1
 order by event_no desc
-limit ?5
+limit ?2

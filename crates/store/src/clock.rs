@@ -52,10 +52,15 @@ impl Clock {
 
     /// Waits until this much time has passed on the clock.
     pub async fn sleep(&self, ms: Millis) {
+        self.sleep_since(self.fixed(), ms).await;
+    }
+
+    /// As `sleep`; a clock moved by hand, which may have gone on since it showed `begun`, counts from then.
+    pub async fn sleep_since(&self, begun: Option<Millis>, ms: Millis) {
         match self {
             Clock::Real => tokio::time::sleep(Duration::from_millis(ms.max(0) as u64)).await,
             Clock::Manual(now) => {
-                let until = now.borrow().saturating_add(ms);
+                let until = begun.unwrap_or_else(|| *now.borrow()).saturating_add(ms);
                 // The sender lives as long as the clock, so this only ends when the time has come.
                 let _ = now.subscribe().wait_for(|now| *now >= until).await;
             }

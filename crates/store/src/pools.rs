@@ -7,9 +7,9 @@ use baton_core::token::Hash;
 
 use crate::{
     ClaimFilter, CommitAnswer, EndClaimAnswer, EventFilter, ExpiredPools, JoinAnswer, MachineAnswer, NewMachine,
-    NewOrder, NewPool, NewPoolClaim, OpenAnswer, Order, OrderAnswer, Page, Pool, PoolAnswer, PoolClaim, PoolExpiry,
-    PoolNo, PoolRunner, PoolStats, PoolStock, RetainedPools, RunnerAnswer, RunnerEnd, RunnerEvent, RunnerFilter,
-    RunnerNews, RunnerRef, RunnerSignal, SignalAnswer, StoreResult, TakeAnswer, TakeRules,
+    NewOrder, NewPool, NewPoolClaim, OpenAnswer, Order, OrderAnswer, Page, PlacedOrder, Pool, PoolAnswer, PoolClaim,
+    PoolExpiry, PoolNo, PoolRunner, PoolStats, PoolStock, RetainedPools, RunnerAnswer, RunnerEnd, RunnerEvent,
+    RunnerFilter, RunnerNews, RunnerRef, RunnerSignal, SignalAnswer, StoreResult, TakeAnswer, TakeRules,
 };
 
 /// Most idle runners that one look of waiting claims considers, and that the keeper sees. Those that were used last come first.
@@ -84,6 +84,8 @@ pub trait Pools: Send + Sync {
     async fn order_runners(&self, order: NewOrder) -> StoreResult<OrderAnswer>;
     /// Orders that the provider is to be asked for (again). Nobody else gets them for `lease_ms`.
     async fn due_orders(&self, lease_ms: Millis, limit: usize) -> StoreResult<Vec<Order>>;
+    /// An order, as it is now.
+    async fn order(&self, order: OrderId) -> StoreResult<Option<PlacedOrder>>;
     /// Binds machines to the runners of their order. `None`: there is no such order.
     async fn record_machines(
         &self,
@@ -92,6 +94,8 @@ pub trait Pools: Send + Sync {
     ) -> StoreResult<Option<Vec<MachineAnswer>>>;
     /// The provider has refused an order: its runners without a machine are gone, and the pool backs off. False when it is settled already.
     async fn fail_order(&self, order: OrderId, error: &str, rule: BackoffRule, jitter: f64) -> StoreResult<bool>;
+    /// Notes what the provider said last that has not settled anything. The next machines that come clear it.
+    async fn note_pool_error(&self, pool: PoolNo, error: &str) -> StoreResult<()>;
     /// Begins to end runners that are as they were seen.
     async fn end_runners(&self, ends: Vec<RunnerEnd>) -> StoreResult<Vec<RunnerAnswer>>;
     /// Terminating runners whose machines the provider is to be asked to end (again). Nobody else gets them for `lease_ms`.

@@ -60,6 +60,8 @@ pub struct RunnerFilter {
     pub pool: Option<PoolNo>,
     /// In this state.
     pub state: Option<RunnerState>,
+    /// Not in this state.
+    pub not_state: Option<RunnerState>,
     /// Held by this claim.
     pub claim: Option<ClaimNo>,
 }
@@ -165,6 +167,25 @@ pub struct Order {
     pub error: Option<String>,
 }
 
+/// An order, and whether anybody waits for what it brings.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PlacedOrder {
+    /// The order.
+    pub order: Order,
+    /// A runner waits for a machine of it.
+    pub is_awaited: bool,
+}
+
+impl PlacedOrder {
+    /// Whether machines of it may still come that nobody knows of: its last call was not answered, and may have gone on for `grace_ms` after its time.
+    pub fn may_bring_more(&self, grace_ms: Millis, now: Millis) -> bool {
+        let Order { closed_at, ask_at, .. } = self.order;
+        // Whatever is settled before it is to be asked for again was answered.
+        let is_answered = closed_at.is_some_and(|at| at < ask_at);
+        !is_answered && now < ask_at.saturating_add(grace_ms)
+    }
+}
+
 /// What became of machines to be ordered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum OrderAnswer {
@@ -203,6 +224,8 @@ pub enum JoinAnswer {
     Joined(Box<PoolRunner>),
     /// Another agent speaks for the runner of this machine.
     Taken,
+    /// A runner of the order waits for a machine, and the provider has not said yet that it is this one.
+    NotYet,
     /// There is no such order, or no runner of it waits for this machine.
     Unknown,
 }

@@ -78,6 +78,12 @@ impl Baton {
         *self = Baton::serve_on(self.port, self.arguments.clone(), self.environment.clone()).await;
     }
 
+    /// As `restart`, without a variable of the environment.
+    pub async fn restart_without(&mut self, variable: &str) {
+        self.environment.retain(|(name, _)| name != variable);
+        self.restart().await;
+    }
+
     async fn serve_on(port: u16, arguments: Vec<String>, environment: Vec<(String, String)>) -> Baton {
         let listen = ["serve".to_owned(), "--listen".to_owned(), format!("127.0.0.1:{port}")];
         let process = Process::spawn(Baton::program(), listen.iter().chain(&arguments), environment.iter().cloned());

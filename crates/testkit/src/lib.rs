@@ -3,11 +3,13 @@
 //! * [`Postgres`] and [`database`]: a throw-away PostgreSQL, and fresh databases on it; [`PgBouncer`] before one.
 //! * [`Process`] and [`Baton`]: programs that are killed, stopped and started again on purpose.
 //! * [`Proxy`]: a network that loses answers.
+//! * [`GitHub`]: as much of GitHub's API as runners need.
 //!
 //! Nothing started here outlives the test process, however that one ends.
 
 mod baton;
 mod databases;
+mod github;
 mod pgbouncer;
 mod postgres;
 mod process;
@@ -17,6 +19,7 @@ mod watchdog;
 
 pub use baton::Baton;
 pub use databases::{Database, POSTGRES_VARIABLE, database};
+pub use github::{GITHUB_TOKEN, GitHub, GitHubFault, GitHubRunner};
 pub use pgbouncer::PgBouncer;
 pub use postgres::{Frozen, Postgres};
 pub use process::Process;

@@ -47,13 +47,13 @@ pub struct BenchArgs {
     /// Only these measurements.
     #[arg(long, value_delimiter = ',', value_name = "WHAT")]
     only: Vec<Measurement>,
-    /// So many runs in each measurement but pickup, and in workflow-kills and timers, instead of the usual sizes.
+    /// So many runs in each measurement but pickup, and in workflow-kills and timers, or claims in pools, instead of the usual sizes.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     runs: Option<u32>,
     /// Play a scenario with floors instead; ends with 1 when one is missed.
     #[arg(long, conflicts_with = "only")]
     scenario: Option<Scenario>,
-    /// How long a scenario keeps up its load; 300 for flat, 30 for idle and timers unless given.
+    /// How long a scenario keeps up its load; 300 for flat, 30 for idle, timers and pools unless given.
     #[arg(long, requires = "scenario")]
     seconds: Option<u64>,
     /// Decides who is killed and when in workflow-kills; another one each time unless given.

@@ -3,12 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use baton::proto::{PAGE_MAX, PoolView};
 use baton::{Client, ClientError};
+use baton_core::pools::RunnerState;
 use baton_server::{Settings, SettingsFlags};
 use baton_store::{Clock, StoreError};
 use clap::Args;
 use serde::Serialize;
 
+use super::pool::show;
 use super::serve;
 use crate::connection::Connection;
 use crate::exit::Exit;
@@ -94,6 +97,7 @@ pub async fn doctor(connection: &Connection, args: DoctorArgs) -> Result<(), Exi
     if server_answers {
         checks.push(check_store_behind(&client).await);
         checks.push(check_key(&client, key.is_some(), connection).await);
+        checks.extend(check_pools(&client).await);
     }
     if let Ok(settings) = &settings
         && (!server_answers || settings.sqlite_path().is_none())
@@ -207,6 +211,39 @@ async fn check_key(client: &Client, has_key: bool, connection: &Connection) -> C
     }
 }
 
+/// Pools that do not get the machines they should have. Nothing where there are none, or where they are nobody's business.
+async fn check_pools(client: &Client) -> Option<Check> {
+    let (mut pools, mut cursor) = (Vec::new(), None);
+    loop {
+        let page = client.pools(None, Some(PAGE_MAX), cursor.as_deref()).await.ok()?;
+        pools.extend(page.pools);
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            return wanting(&pools);
+        }
+    }
+}
+
+/// What is to be said of these pools.
+fn wanting(pools: &[PoolView]) -> Option<Check> {
+    let name = "runner pools";
+    if pools.is_empty() {
+        return None;
+    }
+    let idle = |pool: &PoolView| pool.runners.get(RunnerState::Idle.as_str()).copied().unwrap_or(0);
+    let lacking = pools.iter().filter(|pool| !pool.deleting && idle(pool) < u64::from(pool.min_idle_now));
+    let lacking = lacking.filter_map(|pool| {
+        let note = show::note(pool)?;
+        Some(format!("{}/{} has {} of {} idle: {note}", pool.namespace, pool.name, idle(pool), pool.min_idle_now))
+    });
+    let lacking: Vec<String> = lacking.collect();
+    if lacking.is_empty() {
+        return Some(Check::ok(name, format!("{} looked at", pools.len())));
+    }
+    let todo = "`baton pool show POOL`, and `baton pool runners POOL --state gone` for what became of its machines";
+    Some(Check::warn(name, lacking.join("; "), todo))
+}
+
 /// Opens the store itself: no server answers for it, or its clock is another machine's.
 async fn check_store(settings: &Settings) -> Vec<Check> {
     let name = "store";
@@ -253,5 +290,28 @@ fn closed(settings: &Settings, error: &StoreError) -> Check {
             "close the tool or the backup that has it open",
         ),
         error => Check::fail(name, error.to_string(), "look at the database and its address"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn pools_that_get_no_machines_are_named() {
+        let found = |pools: &[PoolView]| wanting(pools).map(|check| (check.status == Status::Warn, check.found));
+        assert_eq!(found(&[]), None);
+        let whole = show::sample(json!({"runners": {"idle": 2}, "error": "an old one"}));
+        let coming = show::sample(json!({"runners": {"creating": 2}}));
+        let deleted = show::sample(json!({"deleting": true, "error": "quota"}));
+        assert_eq!(found(&[whole.clone(), coming, deleted]), Some((false, "3 looked at".into())));
+        let refused = show::sample(json!({"runners": {"idle": 1}, "error": "quota"}));
+        let said = "default/linux has 1 of 2 idle: the provider refuses: quota";
+        assert_eq!(found(&[whole, refused]), Some((true, said.into())));
+        let held = show::sample(json!({"create_after": "2026-01-31T09:30:00Z"}));
+        let (is_warned, said) = found(&[held]).unwrap();
+        assert!(is_warned && said.contains("0 of 2 idle: its last machines came to nothing"), "{said}");
     }
 }

@@ -221,6 +221,58 @@ pub const WORKFLOW_SIGNAL: Flags = Flags {
     names: &[("run_id", "RUN"), ("name", "NAME"), ("payload", "--payload"), ("idempotency_key", "--idempotency-key")],
 };
 
+pub const POOL_CREATE: Flags = Flags {
+    command: &["pool", "create"],
+    names: &[
+        ("name", "NAME"),
+        ("namespace", "--namespace"),
+        ("provider", "--provider"),
+        ("options", "--option"),
+        ("cpu", "--cpu"),
+        ("memory_mib", "--memory"),
+        ("types", "--type"),
+        ("usage", "--usage"),
+        ("min_idle", "--min-idle"),
+        ("min_idle_rules", "--idle-at"),
+        ("max_size", "--max-size"),
+        ("idle_ms", "--idle"),
+        ("runtime_ms", "--runtime"),
+    ],
+};
+
+pub const POOL_LIST: Flags =
+    Flags { command: &["pool", "list"], names: &[("limit", "--limit"), ("cursor", "--cursor")] };
+
+pub const POOL_RUNNERS: Flags = Flags {
+    command: &["pool", "runners"],
+    names: &[("limit", "--limit"), ("cursor", "--cursor"), ("state", "--state")],
+};
+
+pub const POOL_CLAIMS: Flags = Flags {
+    command: &["pool", "claims"],
+    names: &[("limit", "--limit"), ("cursor", "--cursor"), ("state", "--state")],
+};
+
+pub const POOL_SCALE: Flags = Flags {
+    command: &["pool", "scale"],
+    names: &[("min_idle", "--min-idle"), ("min_idle_rules", "--idle-at"), ("max_size", "--max-size")],
+};
+
+pub const POOL_CLAIM: Flags = Flags {
+    command: &["pool", "claim"],
+    names: &[
+        ("run_id", "--run-id"),
+        ("count", "--count"),
+        ("types", "--type"),
+        ("usage", "--usage"),
+        ("cpu", "--cpu"),
+        ("memory_mib", "--memory"),
+        ("max_runtime_ms", "--runtime"),
+        ("wait_ms", "--wait"),
+        ("priority", "--priority"),
+    ],
+};
+
 pub const WORKER_BUILD: Flags = Flags {
     command: &["worker", "build"],
     names: &[
@@ -265,7 +317,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Flags; 27] = [
+    const ALL: [Flags; 33] = [
         RUN_SUBMIT,
         RUN_LIST,
         WORKER_LIST,
@@ -292,6 +344,12 @@ mod tests {
         WORKFLOW_RUN,
         WORKFLOW_CANCEL,
         WORKFLOW_SIGNAL,
+        POOL_CREATE,
+        POOL_LIST,
+        POOL_RUNNERS,
+        POOL_CLAIMS,
+        POOL_SCALE,
+        POOL_CLAIM,
         WORKER_BUILD,
     ];
 

@@ -1,5 +1,6 @@
 //! One module for each group of commands.
 
+pub mod agent;
 pub mod audit;
 pub mod build;
 pub mod completion;
@@ -9,6 +10,7 @@ pub mod key;
 pub mod namespace;
 pub mod near;
 pub mod patience;
+pub mod pool;
 pub mod queue;
 pub mod run;
 pub mod schedule;

@@ -1,7 +1,9 @@
 //! `baton serve`: the server.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use baton_server::providers::Provider;
 use baton_server::{Settings, SettingsFlags};
 use clap::Args;
 
@@ -50,7 +52,15 @@ pub async fn serve(connection: &Connection, args: ServeArgs) -> Result<(), Exit>
     };
     let settings = load(args.config.as_deref(), flags).map_err(Exit::usage)?;
     let shutdown = signals::shutdown()?;
-    baton_server::run(settings, shutdown).await.map_err(Exit::failed)
+    baton_server::run(settings, providers(), shutdown).await.map_err(Exit::failed)
+}
+
+/// Providers of machines that this program was built with, besides those of the server.
+fn providers() -> Vec<(&'static str, Arc<dyn Provider>)> {
+    vec![
+        #[cfg(feature = "ec2")]
+        (baton_ec2::NAME, Arc::new(baton_ec2::Ec2Provider::new())),
+    ]
 }
 
 /// Reads the settings from the file, the environment and the flags.

@@ -3,6 +3,7 @@
 //! Every test is a function of a store, and runs once on SQLite and once on PostgreSQL where both make sense. Each ends
 //! by asking the server about every run: all completed, each exactly once.
 
+mod agent;
 mod balancer;
 mod build_race;
 mod builds;
@@ -17,6 +18,7 @@ mod disk_full;
 mod first_start;
 mod frozen_server;
 mod frozen_worker;
+mod github;
 mod hands;
 mod killed_postgres;
 mod killed_server;
@@ -25,6 +27,8 @@ mod lost_answers;
 #[cfg(target_os = "linux")]
 mod never_reads;
 mod pooled;
+#[cfg(target_os = "linux")]
+mod runner_pools;
 mod schedules;
 mod short_claims;
 mod site;

@@ -80,17 +80,20 @@ pub enum ClaimReason {
     Impossible,
     /// The pool is being deleted.
     PoolDeleted,
+    /// The last of the runners that it was handed has ended.
+    RunnersLost,
 }
 
 impl ClaimReason {
     /// Every reason.
-    pub const ALL: [ClaimReason; 6] = [
+    pub const ALL: [ClaimReason; 7] = [
         ClaimReason::Done,
         ClaimReason::Cancelled,
         ClaimReason::RuntimeOver,
         ClaimReason::WaitOver,
         ClaimReason::Impossible,
         ClaimReason::PoolDeleted,
+        ClaimReason::RunnersLost,
     ];
 
     /// The word used on the wire and in documents.
@@ -102,6 +105,7 @@ impl ClaimReason {
             ClaimReason::WaitOver => "wait_over",
             ClaimReason::Impossible => "impossible",
             ClaimReason::PoolDeleted => "pool_deleted",
+            ClaimReason::RunnersLost => "runners_lost",
         }
     }
 
@@ -114,6 +118,7 @@ impl ClaimReason {
             ClaimReason::WaitOver => 3,
             ClaimReason::Impossible => 4,
             ClaimReason::PoolDeleted => 5,
+            ClaimReason::RunnersLost => 6,
         }
     }
 
@@ -180,6 +185,16 @@ pub fn expire(
         ClaimState::Waiting if is_due => Ok((ClaimState::Failed, ClaimReason::WaitOver)),
         ClaimState::Ready if is_due => Ok((ClaimState::Released, ClaimReason::RuntimeOver)),
         ClaimState::Waiting | ClaimState::Ready => Err(ClaimRefused::NotDue),
+        ClaimState::Released | ClaimState::Failed => Err(ClaimRefused::Ended),
+    }
+}
+
+/// The last of its runners has ended: there is nothing left to be kept.
+pub fn lose(state: ClaimState) -> Result<(ClaimState, ClaimReason), ClaimRefused> {
+    match state {
+        ClaimState::Ready => Ok((ClaimState::Released, ClaimReason::RunnersLost)),
+        // Others take their places.
+        ClaimState::Waiting => Err(ClaimRefused::NotDue),
         ClaimState::Released | ClaimState::Failed => Err(ClaimRefused::Ended),
     }
 }

@@ -89,6 +89,9 @@ fn a_claim_ends_once() {
     assert_eq!(expire(Waiting), Ok((Failed, ClaimReason::WaitOver)));
     assert_eq!(expire(Ready), Ok((Released, ClaimReason::RuntimeOver)));
     assert_eq!([Released, Failed].map(expire), [Err(ClaimRefused::Ended); 2]);
+    assert_eq!(lose(Ready), Ok((Released, ClaimReason::RunnersLost)));
+    assert_eq!(lose(Waiting), Err(ClaimRefused::NotDue));
+    assert_eq!([Released, Failed].map(lose), [Err(ClaimRefused::Ended); 2]);
     assert_eq!([Some(11), None].map(|deadline| super::expire(Waiting, deadline, 11)), [Err(ClaimRefused::NotDue); 2]);
 }
 

@@ -56,6 +56,17 @@ pub struct Want {
     pub end: Vec<(RunnerId, Epoch, Cause)>,
     /// When there may be something else to do, if nothing happens meanwhile.
     pub look_at: Option<Millis>,
+    /// What claims still want.
+    pub unmet: Unmet,
+}
+
+/// What claims that wait still want.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Unmet {
+    /// So many machines that are neither idle nor on their way.
+    pub lacking: u32,
+    /// Idle ones that they take with their next look.
+    pub taken: Vec<RunnerId>,
 }
 
 /// Says what a pool wants. `waiting` are its claims that wait, in their order; what they lack is counted without what they have taken.
@@ -105,7 +116,8 @@ pub fn want(
 
     let retry_at = backoff.create_after.filter(|after| *after > now && needed > 0);
     let look_at = [changes_at, retry_at, young.first().map(|idle| until(idle))].into_iter().flatten().min();
-    Want { create, usage, end, look_at }
+    let unmet = Unmet { lacking, taken: given.iter().map(|(_, place)| stock.idle[*place].id).collect() };
+    Want { create, usage, end, look_at, unmet }
 }
 
 #[cfg(test)]

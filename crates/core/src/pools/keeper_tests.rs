@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::super::spec::MinIdleRule;
-use super::super::{BackoffRule, Wanted};
+use super::super::{BackoffRule, RunnerState, Turn, Wanted};
 use super::*;
 use proptest::prelude::*;
 
@@ -145,6 +145,17 @@ fn a_refused_spot_order_is_made_on_demand_at_once_and_later_as_spot_again() {
 }
 
 #[test]
+fn what_machines_on_demand_would_not_help_waits_and_stays_spot() {
+    let rule = BackoffRule { spot_ms: 0, ..BackoffRule::default() };
+    let spec = spec(1, 10);
+    let refused = Backoff::default().failed(&rule, &spec, Usage::Spot, NOW, 0.5);
+    let next = want(&spec, false, &stock(0), &[], &refused, NOW);
+    assert_eq!((next.create, refused.failures), (0, 1));
+    let later = want(&spec, false, &stock(0), &[], &refused, next.look_at.unwrap());
+    assert_eq!((later.create, later.usage), (1, Usage::Spot));
+}
+
+#[test]
 fn creation_waits_longer_after_each_failure_and_no_longer_after_a_success() {
     let (rule, spec) = (BackoffRule::default(), PoolSpec { usage: Usage::OnDemand, ..spec(1, 10) });
     let mut backoff = Backoff::default();
@@ -185,5 +196,121 @@ proptest! {
         after.terminating += first.end.len() as u32;
         let second = want_of(&spec, &after, &waiting);
         prop_assert_eq!((second.create, second.end), (0, vec![]), "a second look finds nothing to do");
+    }
+}
+
+fn turn(at: Millis, from: RunnerState, to: RunnerState, cause: Option<Cause>) -> Turn {
+    Turn { at, runner: RunnerId::from_random(1), from: Some(from), to, cause }
+}
+
+fn wasted(at: Millis) -> Turn {
+    turn(at, RunnerState::Creating, RunnerState::Terminating, Some(Cause::Lost))
+}
+
+#[test]
+fn machines_that_come_to_nothing_are_made_more_and_more_seldom() {
+    let rule = BackoffRule { first_ms: 1_000, max_ms: 60_000, spot_ms: 0 };
+    let after = |times: &[Millis]| rule.after_waste(times.iter().map(|at| wasted(*at)), &Unmet::default());
+    assert_eq!(after(&[]), None);
+    assert_eq!(after(&[NOW]), Some(NOW + 1_000));
+    assert_eq!(after(&[NOW, NOW - 10, NOW - 20]), Some(NOW + 1_000), "one order");
+    assert_eq!(after(&[NOW, NOW - 1_000]), Some(NOW + 2_000));
+    assert_eq!(after(&[NOW, NOW - 10, NOW - 2_000, NOW - 3_500]), Some(NOW + 4_000));
+    let many: Vec<Millis> = (0..100).map(|number| NOW - number * 60_000).collect();
+    assert_eq!(after(&many), Some(NOW + 60_000));
+}
+
+#[test]
+fn a_machine_that_was_of_use_makes_good_what_was_before_it() {
+    let rule = BackoffRule { first_ms: 1_000, max_ms: 60_000, spot_ms: 0 };
+    let used = turn(NOW - 500, RunnerState::Claimed, RunnerState::Running, None);
+    assert_eq!(rule.after_waste([used, wasted(NOW - 600)], &Unmet::default()), None);
+    assert_eq!(rule.after_waste([wasted(NOW), used, wasted(NOW - 9_000)], &Unmet::default()), Some(NOW + 1_000));
+}
+
+#[test]
+fn not_every_end_is_a_waste() {
+    let rule = BackoffRule::default();
+    let counts = |from, cause| {
+        let ended = turn(NOW, from, RunnerState::Terminating, Some(cause));
+        rule.after_waste([ended], &Unmet::default()).is_some()
+    };
+    let from_creating: Vec<Cause> =
+        Cause::ALL.into_iter().filter(|cause| counts(RunnerState::Creating, *cause)).collect();
+    let broken = [Cause::CreateTimeout, Cause::RegisterFailed, Cause::RegisterTimeout];
+    let silent = [Cause::Silent, Cause::Abandoned, Cause::Lost];
+    assert_eq!(from_creating, [&broken[..], &silent[..]].concat());
+    let from_claimed: Vec<Cause> =
+        Cause::ALL.into_iter().filter(|cause| counts(RunnerState::Claimed, *cause)).collect();
+    assert_eq!(from_claimed, [Cause::RegisterFailed, Cause::RegisterTimeout]);
+    let came_up = turn(NOW, RunnerState::Creating, RunnerState::Idle, None);
+    assert_eq!(rule.after_waste([came_up], &Unmet::default()), None);
+}
+
+#[test]
+fn machines_that_fit_no_claim_are_a_waste_and_those_that_are_taken_are_none() {
+    let rule = BackoffRule { first_ms: 1_000, max_ms: 60_000, spot_ms: 0 };
+    let came_up = turn(NOW, RunnerState::Creating, RunnerState::Idle, None);
+    let lacking = Unmet { lacking: 1, taken: vec![] };
+    assert_eq!(rule.after_waste([came_up], &lacking), Some(NOW + 1_000));
+    let ended = turn(NOW + 9, RunnerState::Idle, RunnerState::Terminating, Some(Cause::Surplus));
+    assert_eq!(rule.after_waste([ended, came_up], &lacking), Some(NOW + 1_000), "whatever became of it");
+    assert_eq!(rule.after_waste([ended, came_up], &Unmet::default()), None, "a pool that became smaller");
+    let taken = turn(NOW + 9, RunnerState::Idle, RunnerState::Claimed, None);
+    assert_eq!(rule.after_waste([taken, came_up], &lacking), None);
+    assert_eq!(rule.after_waste([came_up], &Unmet { taken: vec![came_up.runner], ..lacking }), None, "it fits");
+    let stock = stock(3);
+    let want = want_of(&spec(0, 9), &stock, &[claim(1, 2, Wanted::default()), claim(2, 3, unfit())]);
+    assert_eq!((want.unmet.lacking, want.unmet.taken), (3, vec![stock.idle[0].id, stock.idle[1].id]));
+}
+
+/// A pool whose provider makes machines that fit no claim, for an hour. Returns how many it made.
+fn made_in_an_hour(spec: &PoolSpec, waiting: &[Waiting], create_ms: Millis, end_ms: Millis) -> u32 {
+    let rule = BackoffRule::default();
+    let (mut now, mut made) = (NOW, 0);
+    let mut turns: Vec<Turn> = Vec::new();
+    let (mut idle, mut creating, mut ending) = (Vec::<IdleRunner>::new(), Vec::new(), Vec::new());
+    while now < NOW + 3_600_000 {
+        let (up, still): (Vec<_>, Vec<_>) = creating.into_iter().partition(|(at, _)| *at <= now);
+        creating = still;
+        for (at, id) in up {
+            let (from, to) = (Some(RunnerState::Creating), RunnerState::Idle);
+            turns.push(Turn { at, runner: id, from, to, cause: None });
+            idle.push(IdleRunner { id, since: at, ..self::idle(0, at) });
+        }
+        ending.retain(|at| *at > now);
+        let counts = (creating.len() as u32, ending.len() as u32);
+        let stock = Stock { idle: idle.clone(), creating: counts.0, terminating: counts.1, ..Stock::default() };
+        let want = want(spec, false, &stock, waiting, &Backoff::default(), now);
+        for (id, _, cause) in &want.end {
+            idle.retain(|idle| idle.id != *id);
+            let (from, to) = (Some(RunnerState::Idle), RunnerState::Terminating);
+            turns.push(Turn { at: now, runner: *id, from, to, cause: Some(*cause) });
+            ending.push(now + end_ms);
+        }
+        let may = rule.after_waste(turns.iter().rev().copied(), &want.unmet).is_none_or(|after| after <= now);
+        for _ in 0..if may { want.create } else { 0 } {
+            made += 1;
+            let id = RunnerId::from_random(u128::from(made));
+            turns.push(Turn { at: now, runner: id, from: None, to: RunnerState::Creating, cause: None });
+            creating.push((now + create_ms, id));
+        }
+        now += 500;
+    }
+    made
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn a_provider_that_makes_what_fits_nobody_is_not_asked_all_the_time(
+        min_idle in 0..4u32, max_size in 4..8u32, missing in 1..5u32, create_ms in 0..60_000i64, end_ms in 0..3_000i64,
+        idle_ms in prop_oneof![Just(0), Just(1_000), Just(600_000u64)]
+    ) {
+        let spec = PoolSpec { idle_ms, ..spec(min_idle, max_size) };
+        let made = made_in_an_hour(&spec, &[claim(1, missing, unfit())], create_ms, end_ms);
+        // Five minutes between two attempts, and a few before that.
+        prop_assert!(made <= 20 * max_size, "{made} machines");
     }
 }

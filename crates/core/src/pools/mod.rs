@@ -15,7 +15,7 @@ mod signal;
 pub mod spec;
 pub mod verify;
 
-pub use backoff::{Backoff, BackoffRule};
+pub use backoff::{Backoff, BackoffRule, Turn};
 pub use cause::Cause;
 pub use claim::{ClaimReason, ClaimState};
 pub use runner::{Refused, Runner, RunnerState};

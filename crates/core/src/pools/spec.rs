@@ -213,6 +213,31 @@ fn check_types(types: &[String]) -> Result<(), String> {
     }
 }
 
+/// Whether some text is like both of these patterns.
+pub fn can_be_alike(one: &str, other: &str) -> bool {
+    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+    let is_star = |pattern: &[char], at: usize| pattern.get(at) == Some(&'*');
+    // From the end: whether what is left of the one from a place on can be like what is left of the other, place by place.
+    let mut below: Vec<bool> = Vec::new();
+    for at in (0..=one.len()).rev() {
+        let mut row = vec![false; other.len() + 1];
+        for with in (0..=other.len()).rev() {
+            let skips_one = is_star(&one, at) && below[with];
+            let skips_other = is_star(&other, with) && row[with + 1];
+            row[with] = match (one.get(at), other.get(with)) {
+                (None, None) => true,
+                // A star stands for one more character of the other side, or for no more.
+                (Some('*'), Some(_)) if row[with + 1] => true,
+                (Some(_), Some('*')) if below[with] => true,
+                (Some(a), Some(b)) if *a != '*' && *b != '*' => (a == b || *a == '?' || *b == '?') && below[with + 1],
+                (Some(_), Some(_)) | (Some(_), None) | (None, Some(_)) => skips_one || skips_other,
+            };
+        }
+        below = row;
+    }
+    below[0]
+}
+
 /// Whether a text is like a pattern: `*` stands for any characters, `?` for one.
 pub fn is_like(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());

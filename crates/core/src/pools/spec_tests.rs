@@ -133,3 +133,35 @@ proptest! {
         prop_assert_eq!(is_like(&pattern, &text), slowly);
     }
 }
+
+#[test]
+fn patterns_that_some_type_is_like_are_told_from_those_that_none_is() {
+    for (one, other) in [
+        ("m5*", "m5.large"),
+        ("m5*", "*.large"),
+        ("*", "local"),
+        ("*", "*"),
+        ("a?c", "abc"),
+        ("a?c", "?b?"),
+        ("a*", "a"),
+        ("a*b*c", "ab*d*c"),
+        ("**", "?"),
+        ("", ""),
+        ("", "*"),
+        ("m*.l*", "m5.?arge"),
+    ] {
+        assert!(can_be_alike(one, other) && can_be_alike(other, one), "{one:?} {other:?}");
+    }
+    for (one, other) in
+        [("m5*", "local"), ("m5*", "c5*"), ("?", ""), ("a?", "a"), ("*.large", "m5.small"), ("a*b", "b*a")]
+    {
+        assert!(!can_be_alike(one, other) && !can_be_alike(other, one), "{one:?} {other:?}");
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn a_text_is_like_a_pattern_as_one_pattern_is_like_another(pattern in "[ab?*]{0,6}", text in "[ab]{0,6}") {
+        proptest::prop_assert_eq!(can_be_alike(&pattern, &text), is_like(&pattern, &text));
+    }
+}

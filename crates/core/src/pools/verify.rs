@@ -17,11 +17,20 @@ pub struct Limits {
     pub new_register_ms: Millis,
     /// As `heartbeat_ms`, for such a machine.
     pub new_heartbeat_ms: Millis,
+    /// No setting: whoever looks could hear nobody until a moment ago, so silence proves nothing.
+    #[serde(skip)]
+    pub is_deaf: bool,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { register_ms: 10_000, heartbeat_ms: 15_000, new_register_ms: 180_000, new_heartbeat_ms: 15_000 }
+        Limits {
+            register_ms: 10_000,
+            heartbeat_ms: 15_000,
+            new_register_ms: 180_000,
+            new_heartbeat_ms: 15_000,
+            is_deaf: false,
+        }
     }
 }
 
@@ -41,7 +50,7 @@ pub struct Seen {
 pub enum Verdict {
     /// It is registered and alive.
     Passed,
-    /// It has time left to register.
+    /// It has time left to register, or to be heard.
     Waits,
     /// It is to be ended, and another one taken.
     Failed(Cause),
@@ -78,6 +87,7 @@ pub fn verify(seen: &Seen, limits: &Limits, now: Millis) -> Verdict {
     let is_late = seen.runner.deadline.is_some_and(|deadline| deadline < now);
     match seen.runner.registered_at {
         None if is_late => Verdict::Failed(Cause::RegisterTimeout),
+        _ if is_silent(limits, seen.is_new, seen.seen_at, now) && limits.is_deaf => Verdict::Waits,
         _ if is_silent(limits, seen.is_new, seen.seen_at, now) => Verdict::Failed(Cause::Silent),
         Some(_) => Verdict::Passed,
         None => Verdict::Waits,
@@ -130,8 +140,19 @@ mod tests {
     }
 
     #[test]
+    fn whoever_heard_nobody_calls_nobody_silent() {
+        let seen = taken(false, 0);
+        let registered = Seen { runner: runner::registered(&seen.runner, seen.runner.epoch, NOW).unwrap(), ..seen };
+        let deaf = Limits { is_deaf: true, ..Limits::default() };
+        assert_eq!(verify(&registered, &deaf, NOW + 75_000), Verdict::Waits);
+        assert_eq!(verify(&registered, &deaf, NOW + 15_000), Verdict::Passed, "it has been heard");
+        assert_eq!(verify(&seen, &deaf, NOW + 10_001), Verdict::Failed(Cause::RegisterTimeout));
+    }
+
+    #[test]
     fn every_limit_is_a_setting() {
-        let limits = Limits { register_ms: 1, heartbeat_ms: 2, new_register_ms: 3, new_heartbeat_ms: 4 };
+        let limits =
+            Limits { register_ms: 1, heartbeat_ms: 2, new_register_ms: 3, new_heartbeat_ms: 4, is_deaf: false };
         assert_eq!((register_by(&limits, false, 0, 10), register_by(&limits, true, 10, 10)), (11, 13));
         assert_eq!((is_silent(&limits, false, Some(0), 2), is_silent(&limits, false, Some(0), 3)), (false, true));
         assert_eq!((is_silent(&limits, true, Some(0), 4), is_silent(&limits, true, Some(0), 5)), (false, true));

@@ -28,7 +28,7 @@ fn status(error: &Error) -> StatusCode {
         | Error::WorkerDraining
         | Error::WorkerFull
         | Error::WorkerUnfit(_) => StatusCode::CONFLICT,
-        Error::QueueFull { .. } | Error::Overloaded | Error::Unavailable | Error::Stopping => {
+        Error::QueueFull { .. } | Error::Overloaded | Error::Unavailable | Error::NotYet(_) | Error::Stopping => {
             StatusCode::SERVICE_UNAVAILABLE
         }
         Error::TooMany { .. } | Error::NamespaceLimit { .. } => StatusCode::TOO_MANY_REQUESTS,
@@ -36,6 +36,7 @@ fn status(error: &Error) -> StatusCode {
         Error::TooSlow => StatusCode::REQUEST_TIMEOUT,
         Error::DiskFull | Error::QuotaReached { .. } => StatusCode::INSUFFICIENT_STORAGE,
         Error::TokenExpired(_) | Error::NotShown(_) => StatusCode::UNAUTHORIZED,
+        Error::Github(_) => StatusCode::BAD_GATEWAY,
         Error::PayloadLost | Error::Internal => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

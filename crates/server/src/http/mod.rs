@@ -8,6 +8,7 @@ mod leases;
 mod namespaces;
 mod openapi;
 mod operations;
+mod pools;
 mod queues;
 mod runs;
 mod schedules;
@@ -34,6 +35,8 @@ use crate::{App, Error, grpc};
 
 /// Heartbeats of the native API gather, and may wait for news.
 const HEARTBEAT: &str = "/api/v1/workers/{id}/heartbeat";
+/// So do those of runners' agents.
+const RUNNER_HEARTBEAT: &str = "/api/v1/runners/{id}/heartbeat";
 
 /// All routes of the HTTP face.
 pub fn router(app: App) -> Router {
@@ -70,6 +73,7 @@ async fn count(State(app): State<App>, path: Option<MatchedPath>, mut request: R
     let route = path.as_ref().map_or("none", MatchedPath::as_str).to_owned();
     let waits = route.ends_with("/claim")
         || route == HEARTBEAT
+        || route == RUNNER_HEARTBEAT
         || request.uri().query().is_some_and(|query| query.contains("wait_ms"));
     // A claim's caller has to be there to take the runs. Every other change is carried to its end even when its caller hangs
     // up: what was committed must still wake those who wait for it, and be written down.

@@ -9,7 +9,7 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{builds, keys, leases, namespaces, operations, queues, runs, schedules, settings, workers};
+use super::{builds, keys, leases, namespaces, operations, pools, queues, runs, schedules, settings, workers};
 use crate::App;
 
 #[derive(OpenApi)]
@@ -21,6 +21,8 @@ use crate::App;
         (name = "leases", description = "What the holder of a run reports"),
         (name = "workers", description = "Register, claim, and administer workers"),
         (name = "schedules", description = "Rules that start runs"),
+        (name = "pools", description = "Warm machines that are claimed for runs, verified before they are handed over"),
+        (name = "runners", description = "What the agents on machines of pools say and hear, with a token that joining gives them"),
         (name = "namespaces", description = "Parts of the installation that see nothing of each other"),
         (name = "queues", description = "Depth, pause and limits"),
         (name = "keys", description = "API keys and the audit log"),
@@ -38,13 +40,15 @@ use crate::App;
 struct Document;
 
 /// Names of credentials, and the headers that carry them.
-const CREDENTIALS: [(&str, &str); 6] = [
+const CREDENTIALS: [(&str, &str); 8] = [
     ("api_key", "X-API-Key"),
     ("build_token", "X-Build-Token"),
     ("worker_token", "X-Worker-Token"),
     ("worker_id", "X-Worker-Id"),
     ("vm_token", "X-VM-Token"),
     ("lease", "X-Lease"),
+    ("join_token", "Authorization"),
+    ("runner_token", "Authorization"),
 ];
 
 /// All routes but that of the document itself, and the document.
@@ -96,6 +100,7 @@ pub(super) fn documented() -> (Router<App>, utoipa::openapi::OpenApi) {
         .routes(routes!(operations::healthz))
         .routes(routes!(operations::readyz))
         .routes(routes!(operations::metrics))
+        .merge(pools::routes())
         .merge(builds::routes())
         .split_for_parts();
     let components = document.components.get_or_insert_default();

@@ -53,11 +53,13 @@ pub(super) async fn listen(app: App, stop: CancellationToken) {
         match heard {
             Ok(hints) if hints.is_empty() => {
                 app.inboxes.missed();
+                app.pools.missed();
                 let _ = app.refresh_namespaces().await;
                 let look = pass(&app).await;
                 tracing::debug!(?look, "some hints may have been missed");
             }
-            Ok(Hints { lanes, workers, runs, namespaces }) => {
+            Ok(Hints { lanes, workers, runs, runners, claims, namespaces }) => {
+                app.pools.heard(&runners, &claims);
                 if namespaces {
                     // They are also looked at now and then.
                     let _ = app.refresh_namespaces().await;

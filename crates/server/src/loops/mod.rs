@@ -4,6 +4,8 @@
 mod collector;
 mod families;
 mod looker;
+mod pool_claims;
+mod pool_keeper;
 mod reaper;
 mod retention;
 mod scheduler;
@@ -42,7 +44,7 @@ const fn timed(name: &'static str, every_ms: fn(&Settings) -> Millis, pass: Pass
     Loop { name, every_ms, pass, bell: None }
 }
 
-const LOOPS: [Loop; 12] = [
+const LOOPS: [Loop; 15] = [
     timed("reaper", |_| 500, |app| Box::pin(reaper::pass(app))),
     timed("unblocker", |_| 1_000, |app| Box::pin(reaper::unblock(app))),
     timed("looker", |_| 1_000, |app| Box::pin(looker::pass(app))),
@@ -70,6 +72,19 @@ const LOOPS: [Loop; 12] = [
         pass: |app| Box::pin(families::end_overdue(app)),
         bell: Some(|app| &app.deadlines),
     },
+    Loop {
+        name: "pool claims",
+        every_ms: |settings| settings.pool_look_ms as Millis,
+        pass: |app| Box::pin(pool_claims::pass(app)),
+        bell: Some(|app| &app.pools.claims),
+    },
+    Loop {
+        name: "pool keeper",
+        every_ms: |settings| settings.pool_look_ms as Millis,
+        pass: |app| Box::pin(pool_keeper::pass(app)),
+        bell: Some(|app| &app.pools.keeper),
+    },
+    timed("pool retention", |_| 60_000, |app| Box::pin(pool_keeper::retain(app))),
 ];
 
 /// Longest time a pass may take before it is given up and begun anew.
@@ -116,6 +131,8 @@ pub fn start(app: &App, stop: &CancellationToken) {
 
 async fn drive(app: App, entry: &'static Loop, stop: CancellationToken) {
     let mut failed = false;
+    let clock = app.store.clock().clone();
+    let mut begun = clock.fixed();
     loop {
         // Up to a tenth of jitter, so that several servers do not pass in step.
         let every_ms = (entry.every_ms)(&app.settings);
@@ -134,10 +151,11 @@ async fn drive(app: App, entry: &'static Loop, stop: CancellationToken) {
         };
         tokio::select! {
             () = stop.cancelled() => return,
-            () = app.store.clock().sleep(every_ms - jitter) => {}
+            () = clock.sleep_since(begun, every_ms - jitter) => {}
             () = rung => {}
             () = again => {}
         }
+        begun = clock.fixed();
         failed = !one_pass(&app, entry.name, entry.pass).await;
     }
 }

@@ -12,6 +12,7 @@ pub mod keys;
 pub mod namespaces;
 pub mod news;
 pub mod payloads;
+pub mod pools;
 pub mod queues;
 pub mod read;
 pub mod register;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use baton_core::pools::{ClaimNo, RunnerId};
 use baton_core::{RunId, WorkerId};
 use baton_store::{Hints, LaneId, Store};
 use tokio::sync::mpsc;
@@ -23,6 +24,10 @@ pub enum News {
     Worker(WorkerId),
     /// There is news of this run: messages, or its end.
     Run(RunId),
+    /// There is news for the agent of this runner.
+    Runner(RunnerId),
+    /// This claim of a runner pool has moved.
+    Claim(ClaimNo),
     /// Namespaces were changed.
     Namespaces,
 }
@@ -56,6 +61,8 @@ fn merged(all: &[News]) -> Hints {
             News::Lane(lane) => hints.lanes.push(*lane),
             News::Worker(worker) => hints.workers.push(*worker),
             News::Run(run) => hints.runs.push(*run),
+            News::Runner(runner) => hints.runners.push(*runner),
+            News::Claim(claim) => hints.claims.push(*claim),
             News::Namespaces => hints.namespaces = true,
         }
     }
@@ -65,5 +72,9 @@ fn merged(all: &[News]) -> Hints {
     hints.workers.dedup();
     hints.runs.sort_unstable();
     hints.runs.dedup();
+    hints.runners.sort_unstable();
+    hints.runners.dedup();
+    hints.claims.sort_unstable();
+    hints.claims.dedup();
     hints
 }

@@ -3,7 +3,7 @@
 use super::Settings;
 
 /// Longest span that can be set, about a hundred years: sums of it and of any moment still are moments.
-const SPAN_MS_MAX: u64 = 100 * 366 * super::DAY_MS;
+pub(super) const SPAN_MS_MAX: u64 = 100 * 366 * super::DAY_MS;
 /// Largest payload that may be allowed: each is in memory as a whole.
 const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 /// Most runs that may be allowed to wait: what a store can count.
@@ -22,6 +22,8 @@ impl Settings {
         }
         self.check_limits()?;
         self.check_spans()?;
+        self.check_pools()?;
+        self.check_github()?;
         self.check_shares()?;
         if self.build_platforms.split(',').all(|platform| platform.trim().is_empty()) {
             return Err("build_platforms must name at least one platform".into());

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::Settings;
 
 /// What is read anew wherever it is needed, and so may change at any time.
-const CHANGEABLE: [&str; 25] = [
+const CHANGEABLE: [&str; 42] = [
     "lease_ttl_ms",
     "heartbeat_interval_ms",
     "cancel_grace_ms",
@@ -32,6 +32,23 @@ const CHANGEABLE: [&str; 25] = [
     "build_log_bytes_max",
     "builders_by_id",
     "storage_bytes_max",
+    "pool_heartbeat_ms",
+    "pool_register_ms",
+    "pool_heartbeat_timeout_ms",
+    "pool_new_register_ms",
+    "pool_new_heartbeat_timeout_ms",
+    "pool_create_ms",
+    "pool_release_ms",
+    "pool_silent_ms",
+    "pool_abandon_ms",
+    "pool_wait_ms",
+    "pool_sweep_ms",
+    "pool_orphan_grace_ms",
+    "pool_provider_timeout_ms",
+    "pool_backoff_first_ms",
+    "pool_backoff_max_ms",
+    "pool_spot_retry_ms",
+    "pool_retention_ms",
     "health_cpu_max",
     "health_memory_max",
     "health_disk_free_bytes_min",

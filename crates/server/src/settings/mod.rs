@@ -1,7 +1,9 @@
 //! Settings: one struct; defaults, then the file, then the environment, then flags. Unknown keys are errors.
 
 mod check;
+mod github;
 mod live;
+mod pools;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,6 +11,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub use live::{LiveSettings, Shown, is_changeable, read_change};
+
+use crate::github::Secret;
 
 /// Everything that can be set. Every field is a key of the settings file and, in capitals after `BATON_`, a variable
 /// of the environment.
@@ -126,6 +130,58 @@ pub struct Settings {
     /// Most runs that schedules start in one pass; the rest has to wait for the next.
     pub schedule_runs_max: usize,
 
+    /// How often the agents of runner pools are told to send heartbeats.
+    pub pool_heartbeat_ms: u64,
+    /// How long a runner that a claim took may take to register for it.
+    pub pool_register_ms: u64,
+    /// How old the last heartbeat of a runner may be when it is handed over.
+    pub pool_heartbeat_timeout_ms: u64,
+    /// As `pool_register_ms`, for a machine that no claim has had before, counted from when it was ordered.
+    pub pool_new_register_ms: u64,
+    /// As `pool_heartbeat_timeout_ms`, for such a machine.
+    pub pool_new_heartbeat_timeout_ms: u64,
+    /// How long a new machine may take until its agent says that it is up.
+    pub pool_create_ms: u64,
+    /// How long a runner that was given back may take to deregister and clean up.
+    pub pool_release_ms: u64,
+    /// A runner that is not handed over is ended after this silence.
+    pub pool_silent_ms: u64,
+    /// An agent that has not reached a server for this long ends its machine. One that was handed over is given up a minute later.
+    pub pool_abandon_ms: u64,
+    /// How long a claim waits to be filled, unless it says so itself.
+    pub pool_wait_ms: u64,
+    /// How often pools and claims are looked at without a reason. What this server knows of is done at once.
+    pub pool_look_ms: u64,
+    /// How often what providers list is compared with what the store knows.
+    pub pool_sweep_ms: u64,
+    /// How old a machine or a row must be before it counts that the other side does not know of it.
+    pub pool_orphan_grace_ms: u64,
+    /// How long one call of a provider may take.
+    pub pool_provider_timeout_ms: u64,
+    /// How long a pool waits after its provider has refused to create machines; doubles each time.
+    pub pool_backoff_first_ms: u64,
+    /// The longest such wait.
+    pub pool_backoff_max_ms: u64,
+    /// How long a pool that may do so has on-demand machines after spot machines were refused.
+    pub pool_spot_retry_ms: u64,
+    /// How long runners that are gone, and claims that have ended, are kept.
+    pub pool_retention_ms: u64,
+    /// The URL under which agents reach the servers; that of this server unless given.
+    pub pool_url: Option<String>,
+    /// Where the scripts of the provider `command` are. Without it there is no such provider.
+    pub pool_command_directory: Option<String>,
+    /// Most bytes that such a script may print.
+    pub pool_command_output_bytes_max: usize,
+
+    /// GitHub, for pools that register their runners there; an Enterprise server has its own address.
+    pub github_url: String,
+    /// The address of its API; that which goes with `github_url` unless given.
+    pub github_api_url: Option<String>,
+    /// A token that may administer the self-hosted runners of the repositories or organizations that pools name.
+    pub github_token: Option<Secret>,
+    /// A file that has this token, which is read anew every time it is needed.
+    pub github_token_file: Option<String>,
+
     /// A worker whose processors are busier than this (0 to 1) gets no new work.
     pub health_cpu_max: Option<f64>,
     /// A worker whose memory is fuller than this (0 to 1) gets no new work.
@@ -220,6 +276,31 @@ impl Default for Settings {
             schedule_every_ms: 1_000,
             schedule_batch: 50,
             schedule_runs_max: 1_000,
+            pool_heartbeat_ms: 5_000,
+            pool_register_ms: 10_000,
+            pool_heartbeat_timeout_ms: 15_000,
+            pool_new_register_ms: 180_000,
+            pool_new_heartbeat_timeout_ms: 15_000,
+            pool_create_ms: 180_000,
+            pool_release_ms: 60_000,
+            pool_silent_ms: 60_000,
+            pool_abandon_ms: 600_000,
+            pool_wait_ms: 600_000,
+            pool_look_ms: 1_000,
+            pool_sweep_ms: 30_000,
+            pool_orphan_grace_ms: 120_000,
+            pool_provider_timeout_ms: 60_000,
+            pool_backoff_first_ms: 5_000,
+            pool_backoff_max_ms: 300_000,
+            pool_spot_retry_ms: 600_000,
+            pool_retention_ms: 7 * DAY_MS,
+            pool_url: None,
+            pool_command_directory: None,
+            pool_command_output_bytes_max: 1 << 20,
+            github_url: "https://github.com".into(),
+            github_api_url: None,
+            github_token: None,
+            github_token_file: None,
             health_cpu_max: None,
             health_memory_max: None,
             health_disk_free_bytes_min: None,
@@ -244,8 +325,23 @@ pub struct SettingsFlags {
 }
 
 /// Variables of the environment that belong to other parts of the program.
-const NOT_SETTINGS: [&str; 9] =
-    ["url", "log", "log_format", "config", "no_color", "run_id", "run_type", "attempt", "epoch"];
+const NOT_SETTINGS: [&str; 15] = [
+    "url",
+    "log",
+    "log_format",
+    "config",
+    "no_color",
+    "run_id",
+    "run_type",
+    "attempt",
+    "epoch",
+    "deadline",
+    "join_token",
+    "machine_id",
+    "namespace",
+    "pool",
+    "runner_id",
+];
 
 /// The user's data directory for Baton: `$XDG_DATA_HOME/baton` or `~/.local/share/baton`.
 pub fn data_default() -> PathBuf {
@@ -274,7 +370,7 @@ impl Settings {
         let known = toml::Table::try_from(Settings::every_key()).map_err(|error| error.to_string())?;
         for (name, value) in env {
             let Some(key) = name.strip_prefix("BATON_").map(str::to_ascii_lowercase) else { continue };
-            let foreign = ["test_", "demo_", "bench_"].iter().any(|prefix| key.starts_with(prefix));
+            let foreign = ["test_", "demo_", "bench_", "agent_"].iter().any(|prefix| key.starts_with(prefix));
             let kills = cfg!(debug_assertions) && key == "crash_point";
             if foreign || kills || NOT_SETTINGS.contains(&key.as_str()) {
                 continue;
@@ -312,6 +408,11 @@ impl Settings {
             api_key: Some(String::new()),
             build_base_image: Some(String::new()),
             storage_bytes_max: Some(0),
+            pool_url: Some(String::new()),
+            pool_command_directory: Some(String::new()),
+            github_api_url: Some(String::new()),
+            github_token: Some(Secret::default()),
+            github_token_file: Some(String::new()),
             health_cpu_max: Some(1.0),
             health_memory_max: Some(1.0),
             health_disk_free_bytes_min: Some(0),

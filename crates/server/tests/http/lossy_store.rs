@@ -201,8 +201,10 @@ passing_all_on! { Pools:
     fn signal_runners(signals: Vec<RunnerSignal>) -> Vec<SignalAnswer>;
     fn order_runners(order: NewOrder) -> OrderAnswer;
     fn due_orders(lease_ms: Millis, limit: usize) -> Vec<Order>;
+    fn order(order: OrderId) -> Option<PlacedOrder>;
     fn record_machines(order: OrderId, machines: Vec<NewMachine>) -> Option<Vec<MachineAnswer>>;
     fn fail_order(order: OrderId, error: &str, rule: BackoffRule, jitter: f64) -> bool;
+    fn note_pool_error(pool: PoolNo, error: &str) -> ();
     fn end_runners(ends: Vec<RunnerEnd>) -> Vec<RunnerAnswer>;
     fn due_endings(lease_ms: Millis, limit: usize) -> Vec<PoolRunner>;
     fn note_gone(runners: Vec<RunnerId>) -> Vec<RunnerAnswer>;

@@ -19,6 +19,7 @@ mod lossy_store;
 mod namespaces;
 mod operations;
 mod payloads;
+mod pools;
 mod promises;
 mod queues;
 mod quiet;

@@ -99,6 +99,12 @@ impl Choice {
         ids.into_iter().collect()
     }
 
+    /// The claims that it is about, oldest first.
+    pub fn claims(&self) -> Vec<ClaimNo> {
+        let claims: BTreeSet<_> = self.taken.iter().chain(&self.yielded).map(|(claim, _)| *claim).collect();
+        claims.into_iter().collect()
+    }
+
     /// Those it wants to take and that are not as they were seen.
     pub fn collisions(&self, sheet: &Sheet) -> Vec<RunnerId> {
         let is_there = |runner: &RunnerRef| sheet.get(runner.runner).is_some_and(|row| row.reference() == *runner);
@@ -182,6 +188,12 @@ pub(crate) fn give_back(
     }
 }
 
+/// Gives back a runner whose claim has ended.
+pub(crate) fn give_back_stranded(sheet: &mut Sheet, claim: ClaimNo, id: RunnerId, release_ms: Millis) -> RunnerAnswer {
+    let Some(seen) = sheet.get(id).map(PoolRunner::reference) else { return RunnerAnswer::Unknown };
+    give_back(sheet, claim, seen, release_ms, "its claim has ended")
+}
+
 /// Hands the runners of a claim over, all or none.
 pub(crate) fn commit(sheet: &mut Sheet, claim: PoolClaim, limits: &Limits) -> CommitAnswer {
     let state = match claim::fill(claim.state) {
@@ -216,6 +228,9 @@ pub(crate) fn commit(sheet: &mut Sheet, claim: PoolClaim, limits: &Limits) -> Co
     CommitAnswer::Ready(claim)
 }
 
+/// What is said of a claim that has no runners left.
+pub(crate) const LOST: &str = "the last of its runners has ended";
+
 /// How a claim is to end.
 #[derive(Clone, Copy)]
 pub(crate) enum Ending {
@@ -225,6 +240,8 @@ pub(crate) enum Ending {
     Fail(ClaimReason),
     /// Its time is over, or its pool is being deleted while it waits.
     Expire { is_pool_deleted: bool },
+    /// It was filled, and has no runners left.
+    Lose,
 }
 
 /// Ends a claim and gives back what it has.
@@ -245,6 +262,8 @@ pub(crate) fn end(
             }
             other => other,
         },
+        Ending::Lose if sheet.all().any(|row| row.rules.owner == Some(claim.number)) => Err(ClaimRefused::NotDue),
+        Ending::Lose => claim::lose(claim.state),
     };
     let (state, reason) = match ended {
         Ok(ended) => ended,

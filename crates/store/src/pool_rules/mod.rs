@@ -5,6 +5,8 @@
 pub(crate) mod claims;
 pub(crate) mod orders;
 pub(crate) mod runners;
+#[cfg(test)]
+pub(crate) mod sample;
 
 use std::collections::BTreeMap;
 

@@ -105,8 +105,15 @@ pub(crate) fn fail(sheet: &mut Sheet, error: &str) {
 /// Binds an agent to the row of its machine.
 pub(crate) fn join(sheet: &mut Sheet, machine_id: &str, hash: &Hash) -> JoinAnswer {
     let now = sheet.now;
-    let Some(id) = row_for(sheet, machine_id) else { return JoinAnswer::Unknown };
-    let Some(row) = sheet.get(id) else { return JoinAnswer::Unknown };
+    // Only the provider says which machines there are: jobs can read the credential that agents join with, and the machine of whatever name was
+    // given here would be ended with its runner.
+    let Some(row) = sheet.all().find(|row| row.machine_id.as_deref() == Some(machine_id)) else {
+        return match sheet.all().any(waits) {
+            true => JoinAnswer::NotYet,
+            false => JoinAnswer::Unknown,
+        };
+    };
+    let id = row.id;
     match &row.token {
         Some(known) if token::same(known, hash) => return JoinAnswer::Joined(Box::new(row.clone())),
         Some(_) => return JoinAnswer::Taken,
@@ -114,7 +121,6 @@ pub(crate) fn join(sheet: &mut Sheet, machine_id: &str, hash: &Hash) -> JoinAnsw
         None => {}
     }
     sheet.note(id, |row| {
-        row.machine_id = Some(machine_id.to_owned());
         row.token = Some(*hash);
         row.seen_at = Some(now);
     });

@@ -9,6 +9,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
+use baton_core::pools::{ClaimNo, RunnerId};
 use baton_core::{Millis, RunId, WorkerId};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
@@ -32,8 +33,10 @@ impl PostgresStore {
         let lanes = hints.lanes.iter().map(|lane| Word::Lane(*lane, self.cursor.take_untold(*lane)));
         let workers = hints.workers.iter().map(|worker| Word::Worker(*worker));
         let runs = hints.runs.iter().map(|run| Word::Run(*run));
+        let runners = hints.runners.iter().map(|runner| Word::Runner(*runner));
+        let claims = hints.claims.iter().map(|claim| Word::Claim(*claim));
         let namespaces = hints.namespaces.then_some(Word::Namespaces);
-        for payload in payloads(lanes.chain(workers).chain(runs).chain(namespaces)) {
+        for payload in payloads(lanes.chain(workers).chain(runs).chain(runners).chain(claims).chain(namespaces)) {
             self.database.query(sql::NOTIFY_SERVERS, params![payload]).await?;
         }
         Ok(())
@@ -46,6 +49,8 @@ enum Word {
     Lane(LaneId, Option<Millis>),
     Worker(WorkerId),
     Run(RunId),
+    Runner(RunnerId),
+    Claim(ClaimNo),
     Namespaces,
 }
 
@@ -56,6 +61,8 @@ impl fmt::Display for Word {
             Word::Lane(lane, None) => write!(f, "{lane}"),
             Word::Worker(worker) => write!(f, "w{worker}"),
             Word::Run(run) => write!(f, "r{run}"),
+            Word::Runner(runner) => write!(f, "m{runner}"),
+            Word::Claim(claim) => write!(f, "c{claim}"),
             Word::Namespaces => f.write_str("n"),
         }
     }
@@ -68,6 +75,12 @@ impl Word {
         }
         if let Some(run) = word.strip_prefix('r') {
             return Some(Word::Run(run.parse().ok()?));
+        }
+        if let Some(runner) = word.strip_prefix('m') {
+            return Some(Word::Runner(runner.parse().ok()?));
+        }
+        if let Some(claim) = word.strip_prefix('c') {
+            return Some(Word::Claim(claim.parse().ok()?));
         }
         if word == "n" {
             return Some(Word::Namespaces);
@@ -197,6 +210,8 @@ async fn listen_once(
                         }
                         Word::Worker(worker) => hints.workers.push(worker),
                         Word::Run(run) => hints.runs.push(run),
+                        Word::Runner(runner) => hints.runners.push(runner),
+                        Word::Claim(claim) => hints.claims.push(claim),
                         Word::Namespaces => hints.namespaces = true,
                     }
                 }
@@ -221,17 +236,19 @@ mod tests {
 
     #[test]
     fn hints_are_read_as_they_were_written() {
-        let (worker, run) = (WorkerId::from_random(7), RunId::new(1, 2, 3));
+        let (worker, run, runner) = (WorkerId::from_random(7), RunId::new(1, 2, 3), RunnerId::from_random(9));
         let words = vec![
             Word::Lane(1, None),
             Word::Lane(2, Some(1_700_000_000_000)),
             Word::Worker(worker),
             Word::Run(run),
             Word::Lane(3, Some(0)),
+            Word::Runner(runner),
+            Word::Claim(12),
             Word::Namespaces,
         ];
         let written = payloads(words.iter().copied());
-        assert_eq!(written, [format!("1,2:1700000000000,w{worker},r{run},3:0,n")]);
+        assert_eq!(written, [format!("1,2:1700000000000,w{worker},r{run},3:0,m{runner},c12,n")]);
         assert_eq!(parse(&written[0]), Some(words));
     }
 

@@ -205,6 +205,7 @@ statements! {
     CHANGE_POOL = "change_pool.pg.sql";
     MARK_POOL_DELETED = "mark_pool_deleted.pg.sql";
     SET_POOL_BACKOFF = "set_pool_backoff.pg.sql";
+    SET_POOL_ERROR = "set_pool_error.pg.sql";
     OPEN_POOL_CLAIM = "open_pool_claim.pg.sql";
     READ_POOL_CLAIM = "read_pool_claim.pg.sql";
     HOLD_POOL_CLAIM = "hold_pool_claim.pg.sql";
@@ -222,6 +223,10 @@ statements! {
     LIST_TAKEN_RUNNERS = "list_taken_runners.pg.sql";
     LIST_IDLE_RUNNERS = "list_idle_runners.pg.sql";
     LIST_OVERDUE_RUNNERS = "list_overdue_runners.pg.sql";
+    LIST_BARREN_CLAIMS = "list_barren_claims.pg.sql";
+    READ_ORDER = "read_order.pg.sql";
+    LIST_STRANDED_RUNNERS = "list_stranded_runners.pg.sql";
+    HOLD_WAITING_CLAIMS = "hold_waiting_claims.pg.sql";
     LIST_SILENT_RUNNERS = "list_silent_runners.pg.sql";
     LIST_RUNNERS = "list_runners.pg.sql";
     READ_RUNNER_OF_TOKEN = "read_runner_of_token.pg.sql";

@@ -231,6 +231,7 @@ statements! {
     CHANGE_POOL = "change_pool.sqlite.sql";
     MARK_POOL_DELETED = "mark_pool_deleted.sqlite.sql";
     SET_POOL_BACKOFF = "set_pool_backoff.sqlite.sql";
+    SET_POOL_ERROR = "set_pool_error.sqlite.sql";
     OPEN_POOL_CLAIM = "open_pool_claim.sqlite.sql";
     READ_POOL_CLAIM = "read_pool_claim.sqlite.sql";
     HOLD_POOL_CLAIM = "hold_pool_claim.sqlite.sql";
@@ -246,6 +247,9 @@ statements! {
     LIST_TAKEN_RUNNERS = "list_taken_runners.sqlite.sql";
     LIST_IDLE_RUNNERS = "list_idle_runners.sqlite.sql";
     LIST_OVERDUE_RUNNERS = "list_overdue_runners.sqlite.sql";
+    LIST_BARREN_CLAIMS = "list_barren_claims.sqlite.sql";
+    READ_ORDER = "read_order.sqlite.sql";
+    LIST_STRANDED_RUNNERS = "list_stranded_runners.sqlite.sql";
     LIST_SILENT_RUNNERS = "list_silent_runners.sqlite.sql";
     LIST_RUNNERS = "list_runners.sqlite.sql";
     READ_RUNNER_OF_TOKEN = "read_runner_of_token.sqlite.sql";
@@ -260,6 +264,9 @@ statements! {
     DUE_ORDERS = "due_orders.sqlite.sql";
     INSERT_RUNNER_EVENT = "insert_runner_event.sqlite.sql";
     LIST_RUNNER_EVENTS = "list_runner_events.sqlite.sql";
+    LIST_EVENTS_OF_POOL = "list_events_of_pool.sqlite.sql";
+    LIST_EVENTS_OF_RUNNER = "list_events_of_runner.sqlite.sql";
+    LIST_EVENTS_OF_CLAIM = "list_events_of_claim.sqlite.sql";
     ADD_POOL_TOTAL = "add_pool_total.sqlite.sql";
     LIST_POOL_TOTALS = "list_pool_totals.sqlite.sql";
     DELETE_RUNNERS = "delete_runners.sqlite.sql";

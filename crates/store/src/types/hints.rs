@@ -1,5 +1,6 @@
 //! What servers tell each other.
 
+use baton_core::pools::{ClaimNo, RunnerId};
 use baton_core::{RunId, WorkerId};
 
 use super::LaneId;
@@ -13,6 +14,10 @@ pub struct Hints {
     pub workers: Vec<WorkerId>,
     /// Runs whose holders there is news for: messages, or their end.
     pub runs: Vec<RunId>,
+    /// Runners of pools whose agents there is news for.
+    pub runners: Vec<RunnerId>,
+    /// Claims of runner pools that have moved.
+    pub claims: Vec<ClaimNo>,
     /// Namespaces were changed.
     pub namespaces: bool,
 }
@@ -20,6 +25,7 @@ pub struct Hints {
 impl Hints {
     /// True when there are none; to whoever listens, this says that some were missed.
     pub fn is_empty(&self) -> bool {
-        self.lanes.is_empty() && self.workers.is_empty() && self.runs.is_empty() && !self.namespaces
+        let is_without_runs = self.lanes.is_empty() && self.workers.is_empty() && self.runs.is_empty();
+        is_without_runs && self.runners.is_empty() && self.claims.is_empty() && !self.namespaces
     }
 }

@@ -3,10 +3,11 @@
 use baton_core::pools::claim::{ClaimReason, ClaimRefused, ClaimState};
 use baton_core::pools::{Cause, RunnerState, Signal, Usage, Verdict, Wanted};
 use baton_store::{
-    ClaimFilter, CommitAnswer, EndClaimAnswer, EventFilter, NewPoolClaim, OpenAnswer, Page, RunnerAnswer, pool_total,
+    ClaimFilter, CommitAnswer, EndClaimAnswer, EventFilter, NewPoolClaim, OpenAnswer, Page, RunnerAnswer, RunnerEnd,
+    pool_total,
 };
 
-use crate::pools_rig::{PoolRig, RELEASE_MS, RUNTIME_MS, WAIT_MS, machine, new_claim, say};
+use crate::pools_rig::{PoolRig, RELEASE_MS, RUNTIME_MS, WAIT_MS, expiry, machine, new_claim, say};
 use crate::rig::{Rig, START, contract};
 
 contract!(
@@ -21,6 +22,7 @@ contract!(
     a_failed_claim_gives_back_what_it_took_and_says_why,
     a_released_runner_is_claimable_only_when_it_has_deregistered,
     a_claim_that_gives_back_a_runner_goes_on,
+    a_claim_ends_with_the_last_of_its_runners,
     the_history_and_the_sums_tell_what_happened,
 );
 
@@ -259,6 +261,29 @@ async fn a_claim_that_gives_back_a_runner_goes_on(rig: Rig) {
     assert_eq!(back(claim.number, vec![crate::pools_rig::at(one, 9)]).await.len(), 1);
     let CommitAnswer::NotYet { missing, .. } = pool.commit(claim.number).await else { panic!("one is missing") };
     assert_eq!(missing, 1);
+}
+
+async fn a_claim_ends_with_the_last_of_its_runners(rig: Rig) {
+    let pool = PoolRig::new(rig, 5).await;
+    pool.idle(2).await;
+    let (claim, runners) = pool.ready("one", 2).await;
+    let waiting = pool.open("two", 1).await;
+    let lose = |runner| {
+        let store = pool.store().clone();
+        let end = RunnerEnd { runner, cause: Cause::Lost, detail: String::new() };
+        async move {
+            assert!(matches!(store.end_runners(vec![end]).await.unwrap()[0], RunnerAnswer::Moved(..)));
+            store.expire_pools(expiry()).await.unwrap().claims
+        }
+    };
+    assert_eq!(lose(runners[0]).await, [], "it may go on with what it has");
+    let ended = lose(runners[1]).await;
+    assert_eq!(ended.iter().map(|claim| claim.number).collect::<Vec<_>>(), [claim.number]);
+    assert_eq!((ended[0].state, ended[0].reason), (ClaimState::Released, Some(ClaimReason::RunnersLost)));
+    let known = pool.store().pool_claim(pool.number(), "two").await.unwrap();
+    assert_eq!(known, Some(waiting), "whoever waits goes on waiting");
+    let again = pool.store().release_claim(claim.number, RELEASE_MS).await.unwrap();
+    assert!(matches!(again, EndClaimAnswer::Refused(ClaimRefused::AlreadyDone, _)), "{again:?}");
 }
 
 async fn the_history_and_the_sums_tell_what_happened(rig: Rig) {

@@ -3,7 +3,7 @@
 use baton_core::pools::{Backoff, BackoffRule, Cause, PoolSpec, RunnerState, Usage, keeper};
 use baton_core::token::hash;
 use baton_store::{
-    JoinAnswer, MachineAnswer, NewMachine, NewOrder, OrderAnswer, Page, RunnerEnd, RunnerFilter, pool_total,
+    JoinAnswer, MachineAnswer, NewMachine, NewOrder, OrderAnswer, Page, PoolRunner, RunnerEnd, RunnerFilter, pool_total,
 };
 
 use crate::pools_rig::{ASK_MS, CREATE_MS, PoolRig, expiry, machine, new_order, order_id, spec};
@@ -17,7 +17,8 @@ contract!(
     machines_are_bound_once_and_surplus_ones_are_named,
     a_provider_that_stops_halfway_leaves_places_that_end,
     an_agent_joins_once,
-    an_agent_may_be_faster_than_its_provider,
+    an_agent_that_is_faster_than_its_provider_has_to_wait,
+    an_order_is_awaited_while_a_runner_waits_for_its_machine,
     a_refused_order_leaves_nothing_and_the_pool_backs_off,
     spot_machines_that_are_refused_are_ordered_on_demand,
     runners_are_listed_in_pages,
@@ -148,16 +149,44 @@ async fn an_agent_joins_once(rig: Rig) {
     assert_eq!(pool.store().runner_of_token(&hash("yours")).await.unwrap(), None);
 }
 
-async fn an_agent_may_be_faster_than_its_provider(rig: Rig) {
+async fn an_agent_that_is_faster_than_its_provider_has_to_wait(rig: Rig) {
     let pool = PoolRig::new(rig, 9).await;
     let order = pool.ordered(2).await;
-    let joined = pool.store().join_runner(order.order, "b", hash("b")).await.unwrap();
-    let JoinAnswer::Joined(runner) = joined else { panic!("not joined: {joined:?}") };
-    let bound = pool.store().record_machines(order.order, vec![made("a"), made("b")]).await.unwrap().unwrap();
-    assert_eq!(bound[1], MachineAnswer::Bound(runner.id));
-    assert_ne!(bound[0], bound[1]);
-    let known = pool.runner(runner.id).await;
-    assert_eq!((known.machine, known.token), (made("b").machine, Some(hash("b"))));
+    let join = |machine: &'static str| {
+        let (store, order) = (pool.store().clone(), order.order);
+        async move { store.join_runner(order, machine, hash(machine)).await.unwrap() }
+    };
+    assert_eq!(join("b").await, JoinAnswer::NotYet, "anybody could have said so");
+    let bound = pool.store().record_machines(order.order, vec![made("b")]).await.unwrap().unwrap();
+    let JoinAnswer::Joined(runner) = join("b").await else { panic!("not joined") };
+    assert_eq!(bound, [MachineAnswer::Bound(runner.id)]);
+    assert_eq!((runner.machine, runner.token), (made("b").machine, Some(hash("b"))));
+    assert_eq!(join("another's").await, JoinAnswer::NotYet);
+    let free = pool.runners_in(RunnerState::Creating).await.into_iter().filter(|runner| runner.machine_id.is_none());
+    assert_eq!(free.count(), 1, "nobody else's machine was bound");
+    pool.store().record_machines(order.order, vec![made("a")]).await.unwrap();
+    assert_eq!(join("another's").await, JoinAnswer::Unknown);
+}
+
+async fn an_order_is_awaited_while_a_runner_waits_for_its_machine(rig: Rig) {
+    let pool = PoolRig::new(rig, 9).await;
+    let (new, other) = (pool.ordered(1).await, pool.ordered(2).await);
+    let look = |order| {
+        let store = pool.store().clone();
+        async move { store.order(order).await.unwrap() }
+    };
+    assert_eq!(look(order_id()).await, None);
+    let placed = look(new.order).await.unwrap();
+    assert_eq!((placed.order.id, placed.order.pool, placed.is_awaited), (new.order, pool.number(), true));
+    assert_eq!((placed.order.ask_at, placed.order.closed_at), (START + ASK_MS, None));
+    pool.store().record_machines(new.order, vec![made("a")]).await.unwrap();
+    let placed = look(new.order).await.unwrap();
+    assert_eq!((placed.is_awaited, placed.order.closed_at), (false, Some(START)));
+    let creating = pool.runners_in(RunnerState::Creating).await.into_iter().filter(|row| row.order == other.order);
+    let end = |row: PoolRunner| RunnerEnd { runner: row.reference(), cause: Cause::PoolDeleted, detail: String::new() };
+    pool.store().end_runners(creating.map(end).collect()).await.unwrap();
+    let placed = look(other.order).await.unwrap();
+    assert_eq!((placed.is_awaited, placed.order.closed_at), (false, None), "nobody waits, and nobody has answered");
 }
 
 async fn a_refused_order_leaves_nothing_and_the_pool_backs_off(rig: Rig) {
@@ -224,4 +253,8 @@ async fn runners_are_listed_in_pages(rig: Rig) {
     let held = RunnerFilter { claim: Some(claim.number), ..RunnerFilter::default() };
     assert_eq!(list(held, None, 10).await.len(), 1);
     assert_eq!(list(RunnerFilter { pool: Some(pool.number() + 1), ..idle }, None, 10).await, []);
+    let others = RunnerFilter { not_state: Some(RunnerState::Idle), ..RunnerFilter::default() };
+    let others = list(others, None, 2).await;
+    assert_eq!(others.len(), 2, "a page is cut from what is left");
+    assert!(others.iter().all(|runner| runner.rules.state != RunnerState::Idle));
 }

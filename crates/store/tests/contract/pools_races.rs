@@ -14,6 +14,7 @@ contract!(
     fifty_claimers_race_for_twenty_runners,
     one_claim_is_opened_and_filled_by_many_servers,
     claims_and_removals_never_share_a_runner,
+    claims_that_end_while_runners_are_taken_lose_none,
     terminations_and_orders_are_handed_to_one_server_each,
 );
 
@@ -137,6 +138,34 @@ async fn claims_and_removals_never_share_a_runner(rig: Rig) {
         for claim in claims.iter().filter(|claim| !claim.state.is_ended()) {
             pool.store().release_claim(claim.number, RELEASE_MS).await.unwrap();
         }
+    }
+}
+
+async fn claims_that_end_while_runners_are_taken_lose_none(rig: Rig) {
+    let pool = PoolRig::new(rig, 8).await;
+    pool.idle(8).await;
+    let servers = pool.rig.servers(4).await;
+    for round in 0..5 * ROUNDS {
+        pool.beat_all().await;
+        let mut racing = JoinSet::new();
+        for number in 0..8 {
+            let (owner, taker) = (servers[number % 4].clone(), servers[(number + 1) % 4].clone());
+            let claim = new_claim(pool.number(), &format!("{round}/{number}"), 1 + number as u32 % 3);
+            let pool = claim.pool;
+            racing.spawn(async move {
+                let OpenAnswer::Opened(claim) = owner.open_claim(claim).await.unwrap() else { panic!("not new") };
+                owner.release_claim(claim.number, RELEASE_MS).await.unwrap();
+            });
+            racing.spawn(async move {
+                taker.take_runners(pool, rules()).await.unwrap();
+            });
+        }
+        racing.join_all().await;
+        assert_eq!(pool.count_in(RunnerState::Claimed).await, 0, "round {round}: every claim has ended");
+        for runner in pool.runners_in(RunnerState::Releasing).await {
+            pool.deregister(&[runner.reference()], &runner.run_id.clone().unwrap()).await;
+        }
+        assert_eq!(pool.count_in(RunnerState::Idle).await, 8, "round {round}");
     }
 }
 

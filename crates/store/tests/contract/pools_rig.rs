@@ -165,7 +165,7 @@ impl PoolRig {
     }
 
     pub async fn runners_in(&self, state: RunnerState) -> Vec<PoolRunner> {
-        let filter = RunnerFilter { pool: Some(self.number()), state: Some(state), claim: None };
+        let filter = RunnerFilter { pool: Some(self.number()), state: Some(state), ..RunnerFilter::default() };
         self.store().runners(filter, baton_store::Page { after: None, limit: 1_000 }).await.unwrap()
     }
 

@@ -17,6 +17,8 @@ async fn hints_reach_other_servers(rig: Rig) {
         lanes: vec![lane],
         workers: vec![rig.worker("a").await],
         runs: vec![baton_core::RunId::new(1, 2, 3)],
+        runners: vec![baton_core::pools::RunnerId::from_random(4)],
+        claims: vec![5],
         namespaces: true,
     };
     if !rig.store.is_shared() {

@@ -355,6 +355,12 @@ impl Model {
                 _ => {}
             }
         }
+        for claim in self.claims.clone() {
+            let has_some = self.runners.iter().any(|one| one.owner == Some(claim.number));
+            if claim.state == ClaimState::Ready && !has_some {
+                self.end_claim(claim.number, ClaimState::Released, ClaimReason::RunnersLost);
+            }
+        }
     }
 
     /// What must be true whatever happened.

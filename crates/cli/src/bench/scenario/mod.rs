@@ -4,6 +4,7 @@ mod fill;
 mod flat;
 mod idle;
 pub mod kills;
+mod pools;
 mod timers;
 pub mod workflow_kills;
 
@@ -26,6 +27,8 @@ pub enum Scenario {
     WorkflowKills,
     /// Sleeping workflows go on in time, and cost nothing until then.
     Timers,
+    /// Warm machines are handed over in a moment, and agents that wait cost next to nothing.
+    Pools,
 }
 
 /// What can be told of a scenario; what is not is as usual.
@@ -53,6 +56,7 @@ impl Scenario {
             Scenario::Timers => {
                 timers::play(store, runs.unwrap_or(timers::SLEEPERS), seconds.unwrap_or(30), report).await
             }
+            Scenario::Pools => pools::play(store, runs.unwrap_or(pools::ROUNDS), seconds.unwrap_or(30), report).await,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `baton worker`: look at workers, stop them, or be one.
 
-mod build;
-mod group;
+pub mod build;
+pub mod group;
 mod health;
 mod process;
 mod run;

@@ -64,7 +64,7 @@ impl Person {
 }
 
 /// Runs the program in `home` with this environment and input, and nothing else around it.
-async fn baton<'a>(
+pub async fn baton<'a>(
     home: &Path,
     variables: impl IntoIterator<Item = (&'a str, &'a str)>,
     arguments: &[&str],

@@ -7,6 +7,8 @@ mod expo;
 mod git;
 mod payloads;
 mod pieces;
+#[cfg(target_os = "linux")]
+mod pools;
 mod walks;
 mod yard;
 

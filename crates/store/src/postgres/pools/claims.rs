@@ -1,6 +1,6 @@
 //! Claims of runners, and what a pool has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use baton_core::Millis;
 use baton_core::pools::{ClaimNo, Limits, RunnerState};
@@ -11,7 +11,7 @@ use super::super::rows::{clean, to_json};
 use super::super::{PostgresStore, sql};
 use super::{rows, sheet};
 use crate::pool_rules::Sheet;
-use crate::pool_rules::claims::{self as rules, Ending, PoolView};
+use crate::pool_rules::claims::{self as rules, Choice, Ending, PoolView};
 use crate::pools::{IDLE_LOOK_MAX, WAITS_MAX};
 use crate::{
     CommitAnswer, EndClaimAnswer, NewPoolClaim, OpenAnswer, PoolClaim, PoolNo, PoolRunner, PoolStats, PoolStock,
@@ -127,9 +127,9 @@ impl PostgresStore {
             session.roll_back().await?;
             return Ok(Some(TakeAnswer::default()));
         };
-        let wanted = rules::choose(&view).taken.len();
+        let mut choice = choose_held(&session, &mut view).await?;
+        let wanted = choice.taken.len();
         for _ in 0..CHOICES_MAX {
-            let choice = rules::choose(&view);
             if choice.taken.len() < wanted && hold == sql::HOLD_FREE_RUNNERS {
                 break;
             }
@@ -141,6 +141,7 @@ impl PostgresStore {
             let lost = choice.collisions(&held);
             if !lost.is_empty() {
                 view.idle.retain(|runner| !lost.contains(&runner.id));
+                choice = choose_held(&session, &mut view).await?;
                 continue;
             }
             let answer = rules::take(&mut held, &view, &choice, rules);
@@ -211,5 +212,26 @@ impl PostgresStore {
         let answers = runners.iter().map(|seen| rules::give_back(&mut held, claim, *seen, release_ms, "")).collect();
         sheet::commit(&session, &held).await?;
         Ok(answers)
+    }
+}
+
+/// Chooses, and locks the claims that the choice is about. One that has ended since it was read, or was filled, would take runners that nobody gives
+/// back for it, or give back what it was handed over: it is left out, and the choice made anew. With the pool locked nobody else locks several claims
+/// of it, so the order in which that happens over several choices does not matter.
+async fn choose_held(session: &Session<'_>, view: &mut PoolView) -> Outcome<Choice> {
+    loop {
+        let choice = rules::choose(view);
+        let claims = choice.claims();
+        if claims.is_empty() {
+            return Ok(choice);
+        }
+        let mut waiting = BTreeSet::new();
+        for row in session.query(sql::HOLD_WAITING_CLAIMS, params![claims]).await? {
+            waiting.insert(row.try_get::<_, ClaimNo>(0)?);
+        }
+        if claims.iter().all(|claim| waiting.contains(claim)) {
+            return Ok(choice);
+        }
+        view.claims.retain(|claim| waiting.contains(&claim.number) || !claims.contains(&claim.number));
     }
 }

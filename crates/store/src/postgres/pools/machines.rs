@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use baton_core::pools::{BackoffRule, OrderId, RunnerId};
+use baton_core::pools::{BackoffRule, ClaimNo, OrderId, RunnerId};
 use baton_core::token::Hash;
 use uuid::Uuid;
 
@@ -11,8 +11,8 @@ use super::super::pool::{Outcome, Session, retried};
 use super::super::rows::clean;
 use super::super::{PostgresStore, sql};
 use super::{rows, sheet};
-use crate::pool_rules::claims::Ending;
-use crate::pool_rules::{Sheet, orders, runners};
+use crate::pool_rules::claims::{Ending, LOST};
+use crate::pool_rules::{Sheet, claims, orders, runners};
 use crate::{
     EndClaimAnswer, ExpiredPools, JoinAnswer, MachineAnswer, NewMachine, NewOrder, Order, OrderAnswer, Pool,
     PoolExpiry, PoolRunner, RunnerAnswer, RunnerEnd, RunnerNews, RunnerSignal, SignalAnswer, pool_total,
@@ -170,11 +170,35 @@ impl PostgresStore {
         let overdue = self.database.query(sql::LIST_OVERDUE_RUNNERS, params![now, limit]).await?;
         let ended = retried!(self.end_found(&overdue, runners::expire))?;
         moved.extend(ended.into_iter().map(|runner| (runner.id, runner)));
+        let stranded = self.database.query(sql::LIST_STRANDED_RUNNERS, params![limit]).await?;
+        let given_back = retried!(self.give_back_stranded(&stranded, expiry))?;
+        moved.extend(given_back.into_iter().map(|runner| (runner.id, runner)));
         let (silent_at, abandoned_at) = (now.saturating_sub(expiry.silent_ms), now.saturating_sub(expiry.abandoned_ms));
         let silent = self.database.query(sql::LIST_SILENT_RUNNERS, params![silent_at, abandoned_at, limit]).await?;
         let ended = retried!(self.end_found(&silent, |sheet, id| runners::silence(sheet, id, expiry, now)))?;
         moved.extend(ended.into_iter().map(|runner| (runner.id, runner)));
+        // Last: whoever has just lost its last runner has nothing to keep.
+        for row in self.database.query(sql::LIST_BARREN_CLAIMS, params![limit]).await? {
+            let claim = row.try_get(0)?;
+            let (answer, _) = retried!(self.end_held_claim(claim, Ending::Lose, LOST, expiry.release_ms))?;
+            if let EndClaimAnswer::Ended(claim, _) = answer {
+                claims.push(claim);
+            }
+        }
         Ok(ExpiredPools { claims, runners: moved.into_values().collect() })
+    }
+
+    /// Gives back runners of claims that have ended: nobody else would, and most of them have no deadline.
+    async fn give_back_stranded(&self, found: &[tokio_postgres::Row], expiry: &PoolExpiry) -> Outcome<Vec<PoolRunner>> {
+        let mut owners: BTreeMap<RunnerId, ClaimNo> = BTreeMap::new();
+        for row in found {
+            owners.insert(rows::runner_id(row)?, row.try_get(1)?);
+        }
+        self.end_found(found, |sheet, id| match owners.get(&id) {
+            Some(owner) => claims::give_back_stranded(sheet, *owner, id, expiry.release_ms),
+            None => RunnerAnswer::Unknown,
+        })
+        .await
     }
 
     /// Ends runners that were found, as far as nobody else holds them and they are still to be ended.

@@ -17,14 +17,14 @@ use uuid::Uuid;
 
 use super::params::params;
 use super::pool::{Outcome, retried};
-use super::rows::to_json;
+use super::rows::{clean, to_json};
 use super::{PostgresStore, sql};
 use crate::pool_rules::claims::Ending;
 use crate::{
     ClaimFilter, CommitAnswer, EndClaimAnswer, EventFilter, ExpiredPools, JoinAnswer, MachineAnswer, NewMachine,
-    NewOrder, NewPool, NewPoolClaim, OpenAnswer, Order, OrderAnswer, Page, Pool, PoolAnswer, PoolClaim, PoolExpiry,
-    PoolNo, PoolRunner, PoolStats, PoolStock, Pools, RetainedPools, RunnerAnswer, RunnerEnd, RunnerEvent, RunnerFilter,
-    RunnerNews, RunnerRef, RunnerSignal, SignalAnswer, StoreError, StoreResult, TakeAnswer, TakeRules,
+    NewOrder, NewPool, NewPoolClaim, OpenAnswer, Order, OrderAnswer, Page, PlacedOrder, Pool, PoolAnswer, PoolClaim,
+    PoolExpiry, PoolNo, PoolRunner, PoolStats, PoolStock, Pools, RetainedPools, RunnerAnswer, RunnerEnd, RunnerEvent,
+    RunnerFilter, RunnerNews, RunnerRef, RunnerSignal, SignalAnswer, StoreError, StoreResult, TakeAnswer, TakeRules,
 };
 
 #[async_trait]
@@ -173,6 +173,16 @@ impl Pools for PostgresStore {
         self.database.within(due).await
     }
 
+    async fn order(&self, order: OrderId) -> StoreResult<Option<PlacedOrder>> {
+        let found = async {
+            let Some(row) = self.database.query(sql::READ_ORDER, params![order.0]).await?.pop() else {
+                return Ok(None);
+            };
+            Ok(Some(PlacedOrder { order: rows::order(&row)?, is_awaited: row.try_get("is_awaited")? }))
+        };
+        self.database.within(found).await
+    }
+
     async fn record_machines(
         &self,
         order: OrderId,
@@ -183,6 +193,11 @@ impl Pools for PostgresStore {
 
     async fn fail_order(&self, order: OrderId, error: &str, rule: BackoffRule, jitter: f64) -> StoreResult<bool> {
         self.database.within(async { retried!(self.refuse_order(order, error, &rule, jitter)) }).await
+    }
+
+    async fn note_pool_error(&self, pool: PoolNo, error: &str) -> StoreResult<()> {
+        let noted = async { self.database.query(sql::SET_POOL_ERROR, params![pool, clean(error)]).await.map(|_| ()) };
+        self.database.within(noted).await
     }
 
     async fn end_runners(&self, ends: Vec<RunnerEnd>) -> StoreResult<Vec<RunnerAnswer>> {
@@ -217,8 +232,12 @@ impl Pools for PostgresStore {
         let listed = async {
             let after: Option<Uuid> = page.after.map(|id| id.0);
             let state = filter.state.map(|state| state.code());
+            let not_state = filter.not_state.map(|state| state.code());
             self.database
-                .query(sql::LIST_RUNNERS, params![after, filter.pool, state, filter.claim, page.limit as i64])
+                .query(
+                    sql::LIST_RUNNERS,
+                    params![after, filter.pool, state, filter.claim, page.limit as i64, not_state],
+                )
                 .await?
                 .iter()
                 .map(rows::runner)

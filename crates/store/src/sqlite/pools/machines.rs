@@ -1,14 +1,14 @@
 //! Orders, machines, agents, and what has lasted too long.
 
 use baton_core::Millis;
-use baton_core::pools::{BackoffRule, OrderId, RunnerId};
+use baton_core::pools::{BackoffRule, ClaimNo, OrderId, RunnerId};
 use baton_core::token::Hash;
 use rusqlite::params;
 
 use super::super::connection::Sql;
 use super::super::statements;
 use super::{claims, rows, sheet};
-use crate::pool_rules::claims::Ending;
+use crate::pool_rules::claims::{self as rules, Ending, LOST};
 use crate::pool_rules::{Sheet, orders, runners};
 use crate::{
     EndClaimAnswer, ExpiredPools, JoinAnswer, MachineAnswer, NewMachine, NewOrder, Order, OrderAnswer, Pool,
@@ -147,6 +147,16 @@ pub(super) fn expire(sql: &Sql<'_>, expiry: &PoolExpiry, called_at: Millis) -> S
     moved.extend(overdue.into_iter().filter(|id| matches!(runners::expire(&mut held, *id), RunnerAnswer::Moved(..))));
     sheet::write(sql, &held)?;
 
+    let stranded = sql.rows(statements::LIST_STRANDED_RUNNERS, params![limit], |row| {
+        Ok((rows::runner_id(row, 0)?, row.get::<_, ClaimNo>(1)?))
+    })?;
+    let mut held = sheet::of_runners(sql, stranded.iter().map(|(id, _)| *id))?;
+    for (id, claim) in stranded {
+        let answer = rules::give_back_stranded(&mut held, claim, id, expiry.release_ms);
+        moved.extend(matches!(answer, RunnerAnswer::Moved(..)).then_some(id));
+    }
+    sheet::write(sql, &held)?;
+
     let parameters =
         params![called_at.saturating_sub(expiry.silent_ms), called_at.saturating_sub(expiry.abandoned_ms), limit];
     let silent = sql.rows(statements::LIST_SILENT_RUNNERS, parameters, |row| rows::runner_id(row, 0))?;
@@ -157,6 +167,12 @@ pub(super) fn expire(sql: &Sql<'_>, expiry: &PoolExpiry, called_at: Millis) -> S
             .filter(|id| matches!(runners::silence(&mut held, *id, expiry, called_at), RunnerAnswer::Moved(..))),
     );
     sheet::write(sql, &held)?;
+    // Last: whoever has just lost its last runner has nothing to keep.
+    for claim in sql.rows(statements::LIST_BARREN_CLAIMS, params![limit], |row| row.get(0))? {
+        if let (EndClaimAnswer::Ended(claim, _), _) = claims::end(sql, claim, Ending::Lose, LOST, expiry.release_ms)? {
+            expired.claims.push(claim);
+        }
+    }
     expired.runners = sheet::of_runners(sql, moved)?.all().cloned().collect();
     Ok(expired)
 }

@@ -4,6 +4,8 @@ mod claims;
 mod machines;
 mod rows;
 mod sheet;
+#[cfg(test)]
+mod tests;
 
 use async_trait::async_trait;
 use baton_core::Millis;
@@ -17,9 +19,9 @@ use super::{SqliteStore, statements};
 use crate::pool_rules::claims::Ending;
 use crate::{
     ClaimFilter, CommitAnswer, EndClaimAnswer, EventFilter, ExpiredPools, JoinAnswer, MachineAnswer, NewMachine,
-    NewOrder, NewPool, NewPoolClaim, OpenAnswer, Order, OrderAnswer, Page, Pool, PoolAnswer, PoolClaim, PoolExpiry,
-    PoolNo, PoolRunner, PoolStats, PoolStock, Pools, RetainedPools, RunnerAnswer, RunnerEnd, RunnerEvent, RunnerFilter,
-    RunnerNews, RunnerRef, RunnerSignal, SignalAnswer, StoreResult, TakeAnswer, TakeRules,
+    NewOrder, NewPool, NewPoolClaim, OpenAnswer, Order, OrderAnswer, Page, PlacedOrder, Pool, PoolAnswer, PoolClaim,
+    PoolExpiry, PoolNo, PoolRunner, PoolStats, PoolStock, Pools, RetainedPools, RunnerAnswer, RunnerEnd, RunnerEvent,
+    RunnerFilter, RunnerNews, RunnerRef, RunnerSignal, SignalAnswer, StoreResult, TakeAnswer, TakeRules,
 };
 
 #[async_trait]
@@ -152,6 +154,15 @@ impl Pools for SqliteStore {
         .await
     }
 
+    async fn order(&self, order: OrderId) -> StoreResult<Option<PlacedOrder>> {
+        self.read(move |sql| {
+            sql.row(statements::READ_ORDER, params![order.0.as_bytes()], |row| {
+                Ok(PlacedOrder { order: rows::order(row)?, is_awaited: row.get("is_awaited")? })
+            })
+        })
+        .await
+    }
+
     async fn record_machines(
         &self,
         order: OrderId,
@@ -163,6 +174,11 @@ impl Pools for SqliteStore {
     async fn fail_order(&self, order: OrderId, error: &str, rule: BackoffRule, jitter: f64) -> StoreResult<bool> {
         let error = error.to_owned();
         self.write(move |sql| machines::fail(sql, order, &error, &rule, jitter)).await
+    }
+
+    async fn note_pool_error(&self, pool: PoolNo, error: &str) -> StoreResult<()> {
+        let error = error.to_owned();
+        self.write(move |sql| sql.execute(statements::SET_POOL_ERROR, params![pool, error]).map(|_| ())).await
     }
 
     async fn end_runners(&self, ends: Vec<RunnerEnd>) -> StoreResult<Vec<RunnerAnswer>> {
@@ -186,7 +202,8 @@ impl Pools for SqliteStore {
         self.read(move |sql| {
             let after = page.after.map(|id| *id.0.as_bytes());
             let state = filter.state.map(|state| state.code());
-            let parameters = params![after, filter.pool, state, filter.claim, page.limit as i64];
+            let not_state = filter.not_state.map(|state| state.code());
+            let parameters = params![after, filter.pool, state, filter.claim, page.limit as i64, not_state];
             sql.rows(statements::LIST_RUNNERS, parameters, rows::runner)
         })
         .await
@@ -195,9 +212,17 @@ impl Pools for SqliteStore {
     async fn runner_events(&self, filter: EventFilter, page: Page<i64>) -> StoreResult<Vec<RunnerEvent>> {
         self.read(move |sql| {
             let runner = filter.runner.map(|id| *id.0.as_bytes());
-            let after = page.after.unwrap_or(i64::MAX);
-            let parameters = params![after, filter.pool, runner, filter.claim, page.limit as i64];
-            sql.rows(statements::LIST_RUNNER_EVENTS, parameters, rows::event)
+            let (after, limit) = (page.after.unwrap_or(i64::MAX), page.limit as i64);
+            // Each by the index that finds the fewest: SQLite does not choose one for a filter that may be missing.
+            let statement = match filter {
+                EventFilter { claim: Some(_), .. } => statements::LIST_EVENTS_OF_CLAIM,
+                EventFilter { runner: Some(_), .. } => statements::LIST_EVENTS_OF_RUNNER,
+                EventFilter { pool: Some(_), .. } => statements::LIST_EVENTS_OF_POOL,
+                EventFilter { pool: None, runner: None, claim: None } => {
+                    return sql.rows(statements::LIST_RUNNER_EVENTS, params![after, limit], rows::event);
+                }
+            };
+            sql.rows(statement, params![after, filter.pool, runner, filter.claim, limit], rows::event)
         })
         .await
     }

@@ -145,7 +145,8 @@ impl Attempt<'_> {
         let plan = self.builder.isolation.plan(&job);
         let plan = plan.map_err(|error| Failure::new(error).code("image").not_retryable())?;
         logs.say("running the recipe").await;
-        let family = self.builder.orphanage.as_ref().map(|orphanage| orphanage.family(&self.places.output));
+        let family =
+            self.builder.orphanage.as_ref().map(|orphanage| orphanage.family("BATON_OUTPUT_DIR", &self.places.output));
         let built = run::run(&plan, self.builder.limits.time, self.cancel, logs, family.as_ref()).await;
         built.map_err(|failure| self.builder.disk.judge(failure, &self.places.root, logs.spoke_of_full_disk()))
     }

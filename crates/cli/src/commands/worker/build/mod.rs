@@ -6,12 +6,12 @@ mod disk;
 mod isolation;
 mod leash;
 mod logs;
-mod orphans;
-mod places;
+pub mod orphans;
+pub mod places;
 mod recipe;
 mod result;
-mod run;
-mod size;
+pub mod run;
+pub mod size;
 mod source;
 
 use std::path::{Path, PathBuf};
@@ -113,7 +113,7 @@ pub async fn build(client: &Client, args: BuildArgs) -> Result<(), Exit> {
         );
     }
     let orphanage = match args.isolation {
-        Isolation::Process => Some(Orphanage::open()?),
+        Isolation::Process => Some(Orphanage::open(orphans::BURY_EVERY)?),
         Isolation::Bubblewrap | Isolation::Docker | Isolation::Podman | Isolation::Tart => None,
     };
     let measured = work.path().to_owned();

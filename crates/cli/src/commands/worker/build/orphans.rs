@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use crate::os;
 
 /// How often those that ended by themselves are buried.
-const BURY_EVERY: Duration = Duration::from_secs(2);
+pub const BURY_EVERY: Duration = Duration::from_secs(2);
 /// How long to wait for processes that were killed.
 const KILL_PAUSE: Duration = Duration::from_millis(10);
 /// Who cannot be killed for this long hangs in the system.
@@ -33,12 +33,12 @@ pub struct Family {
 }
 
 impl Orphanage {
-    /// Orphans come to this process from now on. Needs a runtime.
-    pub fn open() -> io::Result<Orphanage> {
+    /// Orphans come to this process from now on. Those that ended by themselves are buried this often. Needs a runtime.
+    pub fn open(bury_every: Duration) -> io::Result<Orphanage> {
         os::adopt_orphans()?;
-        tokio::spawn(async {
+        tokio::spawn(async move {
             loop {
-                sleep(BURY_EVERY).await;
+                sleep(bury_every).await;
                 if let Err(error) = tokio::task::spawn_blocking(bury).await {
                     tracing::warn!(%error, "burying orphans fell over");
                 }
@@ -47,10 +47,10 @@ impl Orphanage {
         Ok(Orphanage { at_work: Arc::default() })
     }
 
-    /// A build begins whose variable `BATON_OUTPUT_DIR` is this.
-    pub fn family(&self, output: &Path) -> Family {
+    /// Something begins that has a directory of its own in this variable.
+    pub fn family(&self, variable: &str, directory: &Path) -> Family {
         *self.at_work.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        let mark = format!("BATON_OUTPUT_DIR={}", output.display()).into_bytes();
+        let mark = format!("{variable}={}", directory.display()).into_bytes();
         Family { mark, orphanage: self.clone() }
     }
 }

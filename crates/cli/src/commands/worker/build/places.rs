@@ -37,11 +37,17 @@ impl WorkDirectory {
         &self.own
     }
 
-    /// Makes the directories of one build. Builds may run as this same user, and may have removed the worker's part.
-    pub fn places(&self, build: &str, epoch: u32) -> io::Result<Places> {
+    /// Makes a directory with this name. Whatever worked here may have run as this same user, and may have removed the worker's part.
+    pub fn fresh(&self, name: &str) -> io::Result<PathBuf> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.own)?;
-        let root = self.own.join(format!("{build}-{epoch}"));
-        DirBuilder::new().mode(0o700).create(&root)?;
+        let directory = self.own.join(name);
+        DirBuilder::new().mode(0o700).create(&directory)?;
+        Ok(directory)
+    }
+
+    /// Makes the directories of one build.
+    pub fn places(&self, build: &str, epoch: u32) -> io::Result<Places> {
+        let root = self.fresh(&format!("{build}-{epoch}"))?;
         let places = Places { source: root.join("source"), output: root.join("output"), home: root.join("home"), root };
         fs::create_dir(&places.output)?;
         fs::create_dir(&places.home)?;
@@ -104,7 +110,7 @@ impl Places {
 }
 
 /// Removes a tree, also one with directories that nobody may write to, as package caches have them.
-fn remove_tree(path: &Path) -> io::Result<()> {
+pub fn remove_tree(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             open_up(path)?;

@@ -1,0 +1,171 @@
+//! `baton pool create`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use baton::Client;
+use baton::proto::{CreatePool, NAMESPACE_DEFAULT};
+use baton_core::cron::{Cron, ZONE_DEFAULT};
+use baton_core::pools::Usage;
+use baton_core::pools::spec::MinIdleRule;
+use clap::Args;
+
+use super::show;
+use crate::commands::flags;
+use crate::commands::worker::build::size;
+use crate::duration;
+use crate::exit::Exit;
+use crate::output::Format;
+
+/// The options of a pool that agents get as their hooks.
+const REGISTER_HOOK: &str = "agent.register_hook";
+const DEREGISTER_HOOK: &str = "agent.deregister_hook";
+
+#[derive(Args)]
+pub struct CreateArgs {
+    /// The pool's name; unique in its namespace.
+    name: String,
+    /// Its namespace.
+    #[arg(long, short, default_value = NAMESPACE_DEFAULT)]
+    namespace: String,
+    /// Who makes its machines: local (unless given), command or ec2.
+    #[arg(long)]
+    provider: Option<String>,
+    /// What the provider, or with the prefix `agent.` its agents, need to know. May be given several times.
+    #[arg(long = "option", value_name = "NAME=VALUE", value_parser = parse_option)]
+    options: Vec<(String, String)>,
+    /// Shell command that registers a machine for a run.
+    #[arg(long, value_name = "COMMAND")]
+    register_hook: Option<String>,
+    /// Shell command that takes the registration back.
+    #[arg(long, value_name = "COMMAND")]
+    deregister_hook: Option<String>,
+    /// Cores of each machine; 1 unless given.
+    #[arg(long)]
+    cpu: Option<u32>,
+    /// Memory of each machine, at least; 1G unless given.
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
+    memory: Option<u64>,
+    /// Type of machines it may use, as a pattern with * and ?. May be given several times; any unless given.
+    #[arg(long = "type", short = 't', value_name = "PATTERN")]
+    types: Vec<String>,
+    /// How machines are paid for: on-demand (unless given) or spot.
+    #[arg(long, value_parser = parse_usage)]
+    usage: Option<Usage>,
+    /// On-demand machines will do while there are no spot machines.
+    #[arg(long)]
+    spot_fallback: bool,
+    /// How many machines wait for claims.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    min_idle: u32,
+    #[command(flatten)]
+    rules: RuleArgs,
+    /// Most machines; 10 unless given.
+    #[arg(long, value_name = "N")]
+    max_size: Option<u32>,
+    /// How long a machine that is not needed stays; 30m unless given.
+    #[arg(long, value_name = "SPAN", value_parser = duration::parse)]
+    idle: Option<Duration>,
+    /// How long a claim may keep its machines; 6h unless given.
+    #[arg(long, value_name = "SPAN", value_parser = duration::parse_positive)]
+    runtime: Option<Duration>,
+    #[command(flatten)]
+    format: Format,
+}
+
+/// How many machines wait at which times.
+#[derive(Args)]
+pub struct RuleArgs {
+    /// Another number of waiting machines from a moment on, until another rule fires. May be given several times.
+    #[arg(long = "idle-at", value_name = "CRON=N", value_parser = parse_rule)]
+    rules: Vec<(String, u32)>,
+    /// The time zone of those rules.
+    #[arg(long, value_name = "ZONE", default_value = ZONE_DEFAULT, requires = "rules")]
+    time_zone: String,
+}
+
+impl RuleArgs {
+    /// The rules, which are looked at here to say at once what is wrong.
+    pub(super) fn rules(self) -> Result<Vec<MinIdleRule>, Exit> {
+        let zone = self.time_zone;
+        let rule = |(cron, min_idle): (String, u32)| -> Result<MinIdleRule, Exit> {
+            Cron::parse(&cron, &zone).map_err(|error| Exit::usage(format!("--idle-at: {error}")))?;
+            Ok(MinIdleRule { cron, zone: zone.clone(), min_idle })
+        };
+        self.rules.into_iter().map(rule).collect()
+    }
+}
+
+fn parse_option(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("an option is like name=value")?;
+    Ok((name.into(), value.into()))
+}
+
+fn parse_rule(text: &str) -> Result<(String, u32), String> {
+    let wrong = || format!("{text:?} is not a rule like '0 8 * * MON-FRI=10'");
+    let (cron, number) = text.rsplit_once('=').ok_or_else(wrong)?;
+    Ok((cron.trim().into(), number.trim().parse().map_err(|_| wrong())?))
+}
+
+pub(super) fn parse_usage(word: &str) -> Result<Usage, String> {
+    match word {
+        "on-demand" => Ok(Usage::OnDemand),
+        "spot" => Ok(Usage::Spot),
+        _ => Err("one of on-demand, spot is wanted".into()),
+    }
+}
+
+/// Memory in MiB, which is what pools count in.
+pub(super) fn parse_memory(text: &str) -> Result<u64, String> {
+    match size::parse_positive(text)? {
+        bytes if bytes < 1 << 20 => Err(format!("{text:?} is less than 1M")),
+        bytes => Ok(bytes.div_ceil(1 << 20)),
+    }
+}
+
+/// Makes a pool.
+pub async fn create(client: &Client, args: CreateArgs) -> Result<(), Exit> {
+    let ms = |span: Duration| span.as_millis() as u64;
+    let mut options: BTreeMap<String, String> = args.options.into_iter().collect();
+    for (name, hook) in [(REGISTER_HOOK, args.register_hook), (DEREGISTER_HOOK, args.deregister_hook)] {
+        if let Some(hook) = hook {
+            options.insert(name.into(), hook);
+        }
+    }
+    let pool = CreatePool {
+        namespace: args.namespace,
+        name: args.name,
+        provider: args.provider,
+        options,
+        cpu: args.cpu,
+        memory_mib: args.memory,
+        types: args.types,
+        usage: args.usage,
+        spot_fallback: args.spot_fallback,
+        min_idle: args.min_idle,
+        min_idle_rules: args.rules.rules()?,
+        max_size: args.max_size,
+        idle_ms: args.idle.map(ms),
+        runtime_ms: args.runtime.map(ms),
+    };
+    let made = client.create_pool(&pool).await.map_err(flags::POOL_CREATE.explain())?;
+    args.format.print(&made, show::pool);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_and_sizes_are_read_as_people_write_them() {
+        assert_eq!(parse_rule("0 8 * * MON-FRI=10"), Ok(("0 8 * * MON-FRI".into(), 10)));
+        assert_eq!(parse_rule("@daily = 0"), Ok(("@daily".into(), 0)));
+        for wrong in ["0 8 * * *", "0 8 * * *=", "0 8 * * *=many", "=-1"] {
+            assert!(parse_rule(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!((parse_memory("64G"), parse_memory("1M"), parse_memory("1025K")), (Ok(65_536), Ok(1), Ok(2)));
+        assert!(parse_memory("512").is_err() && parse_memory("0G").is_err());
+        assert_eq!(parse_option("create=/a=b"), Ok(("create".into(), "/a=b".into())));
+    }
+}

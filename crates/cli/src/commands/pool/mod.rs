@@ -1,0 +1,265 @@
+//! `baton pool`: warm machines for CI runs.
+
+mod board;
+mod claim;
+mod create;
+mod machine;
+mod scale;
+pub(super) mod show;
+mod when;
+
+use baton::proto::{NAMESPACE_DEFAULT, PAGE_MAX};
+use baton::{Client, ClientError};
+use baton_core::pools::{ClaimState, RunnerState};
+use clap::{Args, Subcommand};
+
+use super::flags;
+use crate::exit::Exit;
+use crate::output::{Format, print_line};
+
+#[derive(Subcommand)]
+pub enum PoolCommand {
+    /// Make a pool.
+    #[command(after_help = "Examples:
+  baton pool create linux --min-idle 4 --max-size 20
+  baton pool create linux --register-hook ./register.sh --deregister-hook ./remove.sh
+  baton pool create office --min-idle 1 --idle-at '0 8 * * MON-FRI=10' --idle-at '0 19 * * *=1' --time-zone Europe/Berlin
+  baton pool create large --provider command --option script=fleet --cpu 16 --memory 64G --type 'm6i.*'
+
+The provider `local` starts agents as processes of the server's machine; `command` calls a script of yours. Hooks are run on
+each machine, when it is claimed and when it is released: `baton agent --help`.
+
+Options (--option NAME=VALUE) of every pool:
+  agent.register_hook, agent.deregister_hook   the hooks; the flags of the same names set them
+  agent.hook_timeout       how long a hook may take; 2m unless given
+  agent.end_with           how a machine ends itself: exit (the agent), shutdown, or a shell command. Never shutdown with
+                           the provider local: that is the machine of the server
+  agent.overtime           how long after its run's deadline it ends itself; 1m unless given
+  agent.unreachable        how long without a server before it ends itself; pool_abandon_ms of the server unless given
+  agent.work_directory     where runs work
+  agent.github_runner      where GitHub's runner is; /opt/actions-runner unless given
+  github.repository        owner/name: machines become runners of that repository while they are claimed
+  github.organization      the same for an organization
+  github.runner_group_id   their group there
+  github.registration      jit or token; jit unless given
+of the provider command: script, a file in pool_command_directory (a setting of the server, which has to be there when it
+starts); of the provider ec2: see docs/pool_providers.md.")]
+    Create(create::CreateArgs),
+    /// List pools, with how many machines are idle and in use.
+    #[command(
+        visible_alias = "ls",
+        after_help = "Examples:
+  baton pool list
+  baton pool list --namespace mobile --json"
+    )]
+    List(ListArgs),
+    /// Show a pool and its machines.
+    #[command(after_help = "Examples:
+  baton pool show linux
+  baton pool show linux --json     without the machines: those are listed by `baton pool runners`")]
+    Show(OneArgs),
+    /// List the machines of a pool.
+    #[command(after_help = "Examples:
+  baton pool runners linux
+  baton pool runners linux --state terminating --json
+
+States: creating, idle, claimed, running, releasing, terminating, gone. The table shows the beginning of each runner's
+identifier, which `baton pool runner` and `baton pool end` take; --json has all of it. UNTIL is when the server gives the
+machine up in this state, SEEN its last heartbeat, BECAUSE why it was ended and what its hooks or its provider said.")]
+    Runners(RunnersArgs),
+    /// Show one machine, with what became of it.
+    #[command(after_help = "Examples:
+  baton pool runner linux 6f1c2a90
+  baton pool runner linux i-0123456789abcdef0 --json     by the provider's name for it")]
+    Runner(machine::MachineArgs),
+    /// End a machine, whatever it does: one that is in use is taken from its run.
+    #[command(after_help = "Examples:
+  baton pool end linux 6f1c2a90
+  baton pool end linux i-0123456789abcdef0 --json
+
+The pool gets another one if it needs it. Again does no harm.")]
+    End(machine::MachineArgs),
+    /// List the claims of a pool, newest first.
+    #[command(after_help = "Examples:
+  baton pool claims linux
+  baton pool claims linux --state failed --json
+
+States: waiting, ready (its machines are handed over), released, failed. Claims that have ended are forgotten after a week
+(the server's setting pool_retention_ms).")]
+    Claims(ClaimsArgs),
+    /// Change how many machines a pool keeps.
+    #[command(after_help = "Examples:
+  baton pool scale linux --min-idle 10
+  baton pool scale linux --min-idle 0 --max-size 40
+  baton pool scale linux --idle-at '0 8 * * MON-FRI=10' --idle-at '0 19 * * *=1'    in place of the rules before")]
+    Scale(scale::ScaleArgs),
+    /// Delete a pool: idle machines end, those in use when they are released.
+    #[command(
+        visible_alias = "rm",
+        after_help = "Examples:
+  baton pool delete linux"
+    )]
+    Delete(OneArgs),
+    /// Claim machines for a run, and wait until all of them are registered for it.
+    #[command(after_help = "Examples:
+  baton pool claim linux --run-id ci-17 --count 4
+  baton pool claim linux --run-id ci-17 --count 4 --wait 5m --runtime 1h > machines.json
+  baton pool claim large --run-id nightly-3 --type 'm6i.*' --usage on-demand --priority 9
+
+All or none: when the claim cannot be filled in time, what it took goes back, and the command ends with 1 and says why. The
+machines are printed as a JSON array in one line; --json prints the whole claim. The same run again gets the same machines,
+or the same failure: try again with another --run-id. Ctrl-C or SIGTERM while it waits gives up the claim.
+
+Exit codes:
+  0 the machines are there   1 not filled   2 usage   3 no such pool   4 refused, or released before   5 unreachable
+  130 interrupted")]
+    Claim(claim::ClaimArgs),
+    /// Give back the machines of a run, or give up its claim.
+    #[command(after_help = "Examples:
+  baton pool release linux --run-id ci-17
+  baton pool release linux --run-id ci-17 --missing-ok    for the last step of a workflow, which is always run")]
+    Release(ReleaseArgs),
+}
+
+/// Which pool.
+#[derive(Args)]
+pub struct NameArgs {
+    /// The pool.
+    pool: String,
+    /// Its namespace.
+    #[arg(long, short, default_value = NAMESPACE_DEFAULT)]
+    namespace: String,
+}
+
+#[derive(Args)]
+pub struct OneArgs {
+    #[command(flatten)]
+    name: NameArgs,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Args)]
+pub struct ListArgs {
+    /// Only this namespace.
+    #[arg(long, short)]
+    namespace: Option<String>,
+    /// At most this many.
+    #[arg(long, default_value_t = 50)]
+    limit: usize,
+    /// Go on where a list ended.
+    #[arg(long)]
+    cursor: Option<String>,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Args)]
+pub struct RunnersArgs {
+    #[command(flatten)]
+    name: NameArgs,
+    /// In this state: creating, idle, claimed, running, releasing, terminating or gone. Those that are gone are listed only with it.
+    #[arg(long, short, value_parser = parse_state)]
+    state: Option<RunnerState>,
+    /// At most this many.
+    #[arg(long, default_value_t = 50)]
+    limit: usize,
+    /// Go on where a list ended.
+    #[arg(long)]
+    cursor: Option<String>,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Args)]
+pub struct ClaimsArgs {
+    #[command(flatten)]
+    name: NameArgs,
+    /// In this state: waiting, ready, released or failed.
+    #[arg(long, short, value_parser = parse_claim_state)]
+    state: Option<ClaimState>,
+    /// At most this many.
+    #[arg(long, default_value_t = 50)]
+    limit: usize,
+    /// Go on where a list ended.
+    #[arg(long)]
+    cursor: Option<String>,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Args)]
+pub struct ReleaseArgs {
+    #[command(flatten)]
+    name: NameArgs,
+    /// The run whose machines are given back.
+    #[arg(long, value_name = "ID")]
+    run_id: String,
+    /// A run that has claimed nothing is no error.
+    #[arg(long)]
+    missing_ok: bool,
+    #[command(flatten)]
+    format: Format,
+}
+
+fn parse_state(word: &str) -> Result<RunnerState, String> {
+    let wanted = || format!("one of {} is wanted", RunnerState::ALL.map(RunnerState::as_str).join(", "));
+    RunnerState::parse(word).ok_or_else(wanted)
+}
+
+fn parse_claim_state(word: &str) -> Result<ClaimState, String> {
+    let wanted = || format!("one of {} is wanted", ClaimState::ALL.map(ClaimState::as_str).join(", "));
+    ClaimState::parse(word).ok_or_else(wanted)
+}
+
+/// Carries out a command about pools.
+pub async fn execute(client: &Client, command: PoolCommand) -> Result<(), Exit> {
+    match command {
+        PoolCommand::Create(args) => create::create(client, args).await?,
+        PoolCommand::List(args) => {
+            let page = client.pools(args.namespace.as_deref(), Some(args.limit), args.cursor.as_deref()).await;
+            args.format.print(&page.map_err(flags::POOL_LIST.explain())?, show::pools);
+        }
+        PoolCommand::Show(OneArgs { name: NameArgs { pool, namespace }, format }) => {
+            format.print(&client.pool(&namespace, &pool).await?, show::pool);
+            if !format.json {
+                let page = client.pool_runners(&namespace, &pool, None, Some(PAGE_MAX), None).await?;
+                print_line(format!("\n{}", show::runners(&page)));
+            }
+        }
+        PoolCommand::Runners(RunnersArgs { name: NameArgs { pool, namespace }, state, limit, cursor, format }) => {
+            let page = client.pool_runners(&namespace, &pool, state, Some(limit), cursor.as_deref()).await;
+            format.print(&page.map_err(flags::POOL_RUNNERS.explain())?, show::runners);
+        }
+        PoolCommand::Runner(args) => machine::show(client, args).await?,
+        PoolCommand::End(args) => machine::end(client, args).await?,
+        PoolCommand::Claims(ClaimsArgs { name: NameArgs { pool, namespace }, state, limit, cursor, format }) => {
+            let page = client.pool_claims(&namespace, &pool, state, Some(limit), cursor.as_deref()).await;
+            format.print(&page.map_err(flags::POOL_CLAIMS.explain())?, show::claims);
+        }
+        PoolCommand::Scale(args) => scale::scale(client, args).await?,
+        PoolCommand::Delete(OneArgs { name: NameArgs { pool, namespace }, format }) => {
+            let deleted = client.delete_pool(&namespace, &pool).await?;
+            // The pool may be gone by now: then nobody has its machines.
+            let machines = match format.json {
+                true => None,
+                false => client.pool_runners(&namespace, &pool, None, Some(PAGE_MAX), None).await.ok(),
+            };
+            let machines = machines.map(|page| page.runners).unwrap_or_default();
+            format.print(&deleted, |pool| show::deleted(pool, &machines));
+        }
+        PoolCommand::Claim(args) => claim::claim(client, args).await?,
+        PoolCommand::Release(args) => release(client, args).await?,
+    }
+    Ok(())
+}
+
+async fn release(client: &Client, args: ReleaseArgs) -> Result<(), Exit> {
+    let ReleaseArgs { name: NameArgs { pool, namespace }, run_id, missing_ok, format } = args;
+    match client.release_pool_claim(&namespace, &pool, &run_id).await {
+        Ok(claim) => format.print(&claim, show::ended),
+        Err(ClientError::Refused { status: 404, message, .. }) if missing_ok => eprintln!("baton: {message}"),
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
+}

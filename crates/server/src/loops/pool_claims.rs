@@ -1,0 +1,184 @@
+//! Fills the claims of runner pools: takes idle runners, verifies those that have registered, hands over all or none, and gives back when it
+//! cannot be done. Every server does; the store decides each step, so any of them may fall at any point.
+
+use std::collections::BTreeMap;
+
+use baton_core::Millis;
+use baton_core::pools::{Cause, ClaimReason, ClaimState, Limits, Verdict};
+use baton_store::{
+    ClaimFilter, CommitAnswer, EndClaimAnswer, Page, Pool, PoolClaim, PoolNo, RunnerAnswer, RunnerEnd, RunnerRef,
+};
+use futures_util::future::join_all;
+
+use crate::pool_metrics::PoolLabels;
+use crate::service::pools::told;
+use crate::{App, Error, crash};
+
+/// Looks in one pass, so that a pass ends.
+const ROUNDS_MAX: usize = 20;
+/// Claims that are read at once. Those that do not fit wait for the next look; the store serves all of them in their order.
+const CLAIMS_MAX: usize = 1_000;
+
+/// One pass.
+pub(super) async fn pass(app: &App) -> Result<String, Error> {
+    let (mut filled, mut failed) = (0, 0);
+    for round in 0..ROUNDS_MAX {
+        let filter = ClaimFilter { pool: None, state: Some(ClaimState::Waiting) };
+        let waiting = app.store.pool_claims(filter, Page { after: None, limit: CLAIMS_MAX }).await?;
+        if waiting.is_empty() {
+            break;
+        }
+        let now = app.store.now().await?;
+        let pools = app.pools.all().await?;
+        if let Some(next) = waiting.iter().filter_map(|claim| claim.deadline).min() {
+            app.pools.claims.ring_at(next.saturating_add(1), now);
+        }
+        let mut by_pool = BTreeMap::<PoolNo, Vec<PoolClaim>>::new();
+        for claim in waiting {
+            by_pool.entry(claim.pool).or_default().push(claim);
+        }
+        let pools = &pools;
+        let looks = by_pool.into_iter().filter_map(|(number, claims)| {
+            let pool = pools.iter().find(|pool| pool.number == number)?;
+            Some(fill(app, pool, claims, now))
+        });
+        let looks = join_all(looks.collect::<Vec<_>>()).await;
+        let mut has_ended_some = false;
+        for did in looks {
+            let did = did?;
+            filled += did.filled;
+            failed += did.failed;
+            has_ended_some |= did.ended > 0;
+            // What is lacking is created. In later rounds nothing new is known of that.
+            if did.missing > 0 && round == 0 {
+                app.pools.keeper.ring();
+            }
+        }
+        if !has_ended_some {
+            break;
+        }
+    }
+    Ok(format!("{filled} claims filled, {failed} failed"))
+}
+
+#[derive(Default)]
+struct Did {
+    filled: usize,
+    failed: usize,
+    /// Runners that were found wanting: others have to take their place.
+    ended: usize,
+    missing: u32,
+}
+
+async fn fill(app: &App, pool: &Pool, mut claims: Vec<PoolClaim>, now: Millis) -> Result<Did, Error> {
+    let settings = app.current();
+    let taken = app.store.take_runners(pool.number, settings.pool_take_rules()).await?;
+    if !taken.taken.is_empty() {
+        crash::point("claim.taken");
+    }
+    app.pools.tell(taken.taken.iter().map(|taken| taken.runner.runner));
+    app.pools.tell(taken.yielded.iter().map(|runner| runner.runner));
+    let mut did = Did::default();
+    let heard_ms = settings.pool_heartbeat_timeout_ms.max(settings.pool_new_heartbeat_timeout_ms);
+    let is_deaf = !app.hearing.has_heard_for(&settings, heard_ms);
+    let limits = Limits { is_deaf, ..settings.pool_limits() };
+    claims.sort_by_key(|claim| claim.number);
+    for claim in claims {
+        match app.store.commit_claim(claim.number, limits).await? {
+            CommitAnswer::Ready(ready) => {
+                crash::point("claim.committed");
+                did.filled += 1;
+                hand_over(app, &ready).await?;
+            }
+            CommitAnswer::NotYet { verdicts, missing } => {
+                did.missing = did.missing.saturating_add(missing);
+                let passed = verdicts.iter().filter(|(_, verdict)| *verdict == Verdict::Passed).count();
+                if let Some((reason, detail)) = hopeless(app, pool, &claim, passed, now).await? {
+                    did.failed += usize::from(fail(app, &claim, reason, &detail).await?);
+                    continue;
+                }
+                did.ended += discard(app, pool, verdicts).await?;
+            }
+            // Another server was faster.
+            CommitAnswer::Refused(..) | CommitAnswer::Unknown => app.pools.moved(claim.number),
+        }
+    }
+    Ok(did)
+}
+
+async fn hand_over(app: &App, claim: &PoolClaim) -> Result<(), Error> {
+    app.pools.moved(claim.number);
+    let runners = crate::service::pools::claims::runners_of(app, claim.number).await?;
+    app.pools.tell(runners.iter().map(|runner| runner.id));
+    let (namespace, pool) = app.pools.name(claim.pool).await?;
+    let waited_ms = claim.ready_at.unwrap_or(claim.opened_at).saturating_sub(claim.opened_at);
+    tracing::info!(namespace, pool, run_id = claim.run_id, count = claim.count, waited_ms, "a claim is filled");
+    let labels = PoolLabels { namespace, pool };
+    app.metrics.pools.claim_wait_seconds.get_or_create(&labels).observe(waited_ms as f64 / 1_000.0);
+    Ok(())
+}
+
+/// Why a claim cannot be filled any more, if it cannot.
+async fn hopeless(
+    app: &App,
+    pool: &Pool,
+    claim: &PoolClaim,
+    passed: usize,
+    now: Millis,
+) -> Result<Option<(ClaimReason, String)>, Error> {
+    let most = pool.spec.max_size;
+    if claim.count > most {
+        let detail = format!("the pool may have {most} machines by now, and the claim wants {}", claim.count);
+        return Ok(Some((ClaimReason::Impossible, detail)));
+    }
+    if claim.deadline.is_none_or(|deadline| deadline >= now) {
+        return Ok(None);
+    }
+    let standing = crate::service::pools::claims::standing(app, pool).await?;
+    let had = format!("{passed} of {} runners were alive and registered when the wait was over", claim.count);
+    Ok(Some((ClaimReason::WaitOver, format!("{had}; {standing}"))))
+}
+
+async fn fail(app: &App, claim: &PoolClaim, reason: ClaimReason, detail: &str) -> Result<bool, Error> {
+    let release_ms = app.current().pool_release();
+    let answer = app.store.fail_claim(claim.number, reason, detail, release_ms).await?;
+    let EndClaimAnswer::Ended(claim, runners) = answer else { return Ok(false) };
+    crash::point("claim.failed");
+    told::claim_ended(app, &claim).await?;
+    app.pools.tell(runners.iter().map(|runner| runner.runner));
+    app.pools.moved(claim.number);
+    app.pools.keeper.ring();
+    Ok(true)
+}
+
+/// Ends runners that did not pass. Returns how many.
+async fn discard(app: &App, pool: &Pool, verdicts: Vec<(RunnerRef, Verdict)>) -> Result<usize, Error> {
+    let failed = verdicts.into_iter().filter_map(|(runner, verdict)| match verdict {
+        Verdict::Failed(cause) => Some(RunnerEnd { runner, cause, detail: found(cause).into() }),
+        Verdict::Passed | Verdict::Waits | Verdict::NotClaimed => None,
+    });
+    let failed: Vec<RunnerEnd> = failed.collect();
+    if failed.is_empty() {
+        return Ok(0);
+    }
+    let runners: Vec<_> = failed.iter().map(|end| end.runner.runner).collect();
+    let answers = app.store.end_runners(failed.clone()).await?;
+    let mut ended = 0;
+    for (end, answer) in failed.iter().zip(answers) {
+        if matches!(answer, RunnerAnswer::Moved(..)) {
+            told::discarded(pool, end.runner.runner, end.cause, &end.detail);
+            ended += 1;
+        }
+    }
+    app.pools.tell(runners);
+    app.pools.keeper.ring();
+    Ok(ended)
+}
+
+fn found(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Silent => "its last heartbeat was too old when it was to be handed over",
+        Cause::RegisterTimeout => "it did not register in time",
+        _ => "",
+    }
+}

@@ -1,0 +1,433 @@
+//! Asks providers: for machines that were ordered, for the end of those whose rows say so, and what there is.
+//!
+//! Every call here may be made again, by any server, after a crash at any point: what is to be done was written down before.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use baton_core::pools::spec::{CPU_MAX, MEMORY_MIB_MAX, TYPE_BYTES_MAX};
+use baton_core::pools::{BackoffRule, Cause, Machine, OrderId, RunnerId, RunnerState};
+use baton_core::{Millis, token};
+use baton_store::{MachineAnswer, NewMachine, Order, Page, Pool, PoolRunner, RunnerAnswer, RunnerEnd, RunnerFilter};
+
+use super::github;
+use crate::providers::{
+    self, Create, MACHINE_ID_BYTES_MAX, PROVIDER_DEFAULT, Provider, ProviderError, ProviderMachine,
+};
+use crate::service::message;
+use crate::{App, Error, crash};
+
+/// Rows that are read at once.
+const PAGE: usize = 1_000;
+
+/// Calls a provider, for as long as that may take.
+async fn call<T>(app: &App, asked: impl Future<Output = Result<T, ProviderError>>) -> Result<T, ProviderError> {
+    let _permit = app.pools.calls.acquire().await;
+    let most = Duration::from_millis(app.current().pool_provider_timeout_ms);
+    let late = |_| ProviderError::Unclear(format!("the provider did not answer within {} ms", most.as_millis()));
+    tokio::time::timeout(most, asked).await.map_err(late)?
+}
+
+/// The provider of a pool. Another server may have it when this one does not.
+fn provider(app: &App, pool: &Pool) -> Option<Arc<dyn Provider>> {
+    let found = app.pools.providers.get(&pool.spec.provider);
+    if found.is_none() {
+        tracing::warn!(pool = pool.name, provider = pool.spec.provider, "this server does not have the provider");
+    }
+    found
+}
+
+/// Asks for the machines of an order.
+pub(crate) async fn create(app: &App, pool: &Pool, order: &Order) -> Result<(), Error> {
+    let Some(provider) = provider(app, pool) else { return Ok(()) };
+    let info = app.pools.info(pool);
+    let mut environment = providers::agent_variables(&pool.spec.options);
+    environment.extend([
+        ("BATON_URL".to_owned(), app.pools.url(&app.settings)),
+        ("BATON_JOIN_TOKEN".to_owned(), token::join(&app.secret, order.id)),
+        ("BATON_NAMESPACE".to_owned(), pool.namespace.clone()),
+        ("BATON_POOL".to_owned(), pool.name.clone()),
+    ]);
+    if github::registers(pool) {
+        environment.insert("BATON_AGENT_HOOK".to_owned(), "github".to_owned());
+    }
+    let wanted =
+        Create { pool: info, token: order.id.to_string(), count: order.count, usage: order.usage, environment };
+    let mut had = 0;
+    loop {
+        // Looked at with the permit in hand: while others were served, the pool may have been deleted.
+        let asking = async {
+            match app.store.order(order.id).await {
+                Ok(Some(placed)) if placed.is_awaited => provider.create(&wanted).await.map(Some),
+                Ok(_) => Ok(None),
+                Err(error) => Err(ProviderError::Unclear(error.to_string())),
+            }
+        };
+        match call(app, asking).await {
+            Ok(None) => return Ok(()),
+            Ok(Some(made)) => {
+                crash::point("order.created");
+                let has = made.len();
+                take_over(app, pool, provider.as_ref(), order.id, made).await?;
+                // One that has ended by now was nobody's until now.
+                if !app.pools.ended.all().is_empty() {
+                    app.pools.keeper.ring();
+                }
+                if has >= order.count as usize || has <= had {
+                    return Ok(());
+                }
+                // Whether there are more is better known now than in a minute: a pool of spot machines may have others instead.
+                had = has;
+            }
+            Err(ProviderError::Refused(why)) => {
+                return fail(app, pool, order, &why, app.current().pool_backoff()).await;
+            }
+            Err(ProviderError::Misconfigured(why)) => {
+                let rule = BackoffRule { spot_ms: 0, ..app.current().pool_backoff() };
+                return fail(app, pool, order, &why, rule).await;
+            }
+            Err(ProviderError::Unclear(why)) => {
+                tracing::warn!(pool = pool.name, order = %order.id, why, "machines are asked for again");
+                // Whoever looks at the pool, or waits for it in vain, is to know what it waits for.
+                app.store.note_pool_error(pool.number, &message(&why)).await?;
+                app.pools.keeper.ring_in(app.current().pool_ask());
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Gives up what an order still lacks.
+async fn fail(app: &App, pool: &Pool, order: &Order, why: &str, rule: BackoffRule) -> Result<(), Error> {
+    tracing::warn!(pool = pool.name, order = %order.id, why, "the provider refuses to create machines");
+    app.store.fail_order(order.id, &message(why), rule, app.entropy.die()).await?;
+    crash::point("order.failed");
+    // Spot machines may have to be replaced by others at once.
+    app.pools.keeper.ring();
+    Ok(())
+}
+
+/// Binds machines to the rows of their order, and ends those that are too many.
+async fn take_over(
+    app: &App,
+    pool: &Pool,
+    provider: &dyn Provider,
+    order: OrderId,
+    made: Vec<ProviderMachine>,
+) -> Result<(), Error> {
+    if app.store.order(order).await?.is_some_and(|placed| placed.order.pool != pool.number) {
+        tracing::warn!(pool = pool.name, %order, "the provider lists machines of another pool; they are left alone");
+        return Ok(());
+    }
+    // A provider that names too much must not have machines bound twice, or ended, that somebody else has.
+    let rows = live_runners(app, pool).await?;
+    let others = rows.iter().filter(|row| row.order != order);
+    let others: BTreeSet<&str> = others.filter_map(|row| row.machine_id.as_deref()).collect();
+    let is_new = |machine: &ProviderMachine| !others.contains(machine.id.as_str()) && has_a_name(pool, &machine.id);
+    let made: Vec<_> = made.into_iter().filter(is_new).collect();
+    if made.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<String> = made.iter().map(|machine| machine.id.clone()).collect();
+    let new = made.into_iter().map(|made| NewMachine { id: made.id, machine: bounded(made.machine) }).collect();
+    let answers = app.store.record_machines(order, new).await?;
+    crash::point("order.recorded");
+    app.pools.recorded.notify_waiters();
+    let surplus: Vec<String> = match answers {
+        Some(answers) => {
+            let surplus = ids.into_iter().zip(answers).filter(|(_, answer)| *answer == MachineAnswer::Surplus);
+            surplus.map(|(id, _)| id).collect()
+        }
+        None => ids,
+    };
+    end_machines(app, pool, provider, surplus, "nobody asked for them").await;
+    Ok(())
+}
+
+/// A machine as it can be kept, whatever a provider says of it.
+fn bounded(machine: Machine) -> Machine {
+    let Machine { mut kind, usage, cpu, memory_mib } = machine;
+    let mut end = kind.len().min(TYPE_BYTES_MAX);
+    while !kind.is_char_boundary(end) {
+        end -= 1;
+    }
+    kind.truncate(end);
+    kind.retain(|c| !c.is_control());
+    Machine { kind, usage, cpu: cpu.min(CPU_MAX), memory_mib: memory_mib.min(MEMORY_MIB_MAX) }
+}
+
+fn has_a_name(pool: &Pool, id: &str) -> bool {
+    let is_good = (1..=MACHINE_ID_BYTES_MAX).contains(&id.len()) && !id.chars().any(char::is_control);
+    if !is_good {
+        tracing::warn!(pool = pool.name, machine = id, "the provider names a machine in a way that cannot be kept");
+    }
+    is_good
+}
+
+/// Ends machines that no row is for.
+async fn end_machines(app: &App, pool: &Pool, provider: &dyn Provider, machines: Vec<String>, why: &str) {
+    if machines.is_empty() {
+        return;
+    }
+    tracing::warn!(pool = pool.name, ?machines, why, "machines are ended");
+    let info = app.pools.info(pool);
+    if let Err(error) = call(app, provider.terminate(&info, &machines)).await {
+        // They are found again when the provider is asked what it has.
+        tracing::warn!(pool = pool.name, %error, "machines could not be ended");
+    }
+}
+
+/// Asks for the end of terminating runners' machines, and forgets those that are no more.
+pub(crate) async fn terminate(app: &App, pool: &Pool, runners: Vec<PoolRunner>) -> Result<(), Error> {
+    let Some(provider) = provider(app, pool) else { return Ok(()) };
+    let info = app.pools.info(pool);
+    let machines: Vec<String> = runners.iter().filter_map(|runner| runner.machine_id.clone()).collect();
+    if !machines.is_empty() {
+        if let Err(error) = call(app, provider.terminate(&info, &machines)).await {
+            tracing::warn!(pool = pool.name, %error, "machines are to be ended again");
+            app.pools.keeper.ring_in(app.current().pool_ask());
+            return Ok(());
+        }
+        crash::point("machines.terminated");
+    }
+    let listed = match call(app, provider.list(&info)).await {
+        Ok(listed) => listed,
+        Err(error) => {
+            tracing::warn!(pool = pool.name, %error, "the provider does not say what it has");
+            return Ok(());
+        }
+    };
+    forget(app, pool, provider.as_ref(), &listed, &runners).await?;
+    // Last: room for other machines is made without waiting for GitHub, and what is left there is found again.
+    github::ended(app, pool, &runners).await;
+    Ok(())
+}
+
+/// Forgets terminating runners whose machines are no more.
+async fn forget(
+    app: &App,
+    pool: &Pool,
+    provider: &dyn Provider,
+    listed: &[ProviderMachine],
+    runners: &[PoolRunner],
+) -> Result<(), Error> {
+    if runners.is_empty() {
+        return Ok(());
+    }
+    let ids: BTreeSet<&str> = listed.iter().map(|machine| machine.id.as_str()).collect();
+    let rows = live_runners(app, pool).await?;
+    let known: BTreeSet<&str> = rows.iter().filter_map(|row| row.machine_id.as_deref()).collect();
+    let unknown: Vec<&ProviderMachine> = listed.iter().filter(|one| !known.contains(one.id.as_str())).collect();
+    // The pool goes with its last runner, and nobody would look for these any more.
+    if pool.deleting_at.is_some() && !unknown.is_empty() {
+        return Ok(());
+    }
+    let tokens: BTreeSet<&str> = unknown.iter().filter_map(|machine| machine.token.as_deref()).collect();
+    let now = app.store.now().await?;
+    let mut orders = BTreeMap::<OrderId, bool>::new();
+    let mut gone: Vec<RunnerId> = Vec::new();
+    for runner in runners {
+        let is_gone = match &runner.machine_id {
+            Some(id) if provider.is_here(id) => !ids.contains(id.as_str()),
+            Some(_) => is_abandoned(app, runner, now),
+            // A machine that nobody has recorded may be its own, and one may still come.
+            None if tokens.contains(runner.order.to_string().as_str()) => false,
+            None => match orders.get(&runner.order) {
+                Some(is_over) => *is_over,
+                None => {
+                    let placed = app.store.order(runner.order).await?;
+                    let is_over = !placed.is_some_and(|placed| placed.may_bring_more(app.current().pool_grace(), now));
+                    orders.insert(runner.order, is_over);
+                    is_over
+                }
+            },
+        };
+        gone.extend(is_gone.then_some(runner.id));
+    }
+    if gone.is_empty() {
+        return Ok(());
+    }
+    app.store.note_gone(gone).await?;
+    crash::point("machines.gone");
+    // There is room again.
+    app.pools.keeper.ring();
+    Ok(())
+}
+
+/// Whether a machine that only another server could list has had no server for so long that its agent has ended it. That server may be gone as well, and
+/// nobody else would ever say that the machine is.
+fn is_abandoned(app: &App, runner: &PoolRunner, now: Millis) -> bool {
+    let heard_at = runner.seen_at.unwrap_or(runner.since).max(runner.since);
+    now.saturating_sub(heard_at) > app.current().pool_expiry().abandoned_ms
+}
+
+/// Compares what the provider has with what the store knows, in both directions.
+pub(crate) async fn sweep(app: &App, pool: &Pool) -> Result<(), Error> {
+    let Some(provider) = provider(app, pool) else { return Ok(()) };
+    let begun = app.store.now().await?;
+    let listed = match call(app, provider.list(&app.pools.info(pool))).await {
+        Ok(listed) => listed,
+        Err(error) => {
+            tracing::warn!(pool = pool.name, %error, "the provider does not say what it has");
+            return Ok(());
+        }
+    };
+    // Read after the list: a machine that came in between is not missed, and a row that did is too young to be lost.
+    let rows = all_runners(app, pool).await?;
+    let now = app.store.now().await?;
+    let grace = app.current().pool_grace();
+    lose(app, pool, provider.as_ref(), &listed, &rows, now).await?;
+    let terminating = rows.iter().filter(|row| row.rules.state == RunnerState::Terminating);
+    let terminating: Vec<PoolRunner> = terminating.cloned().collect();
+    forget(app, pool, provider.as_ref(), &listed, &terminating).await?;
+
+    let by_machine: HashMap<&str, RunnerState> =
+        rows.iter().filter_map(|row| Some((row.machine_id.as_deref()?, row.rules.state))).collect();
+    let is_stray = |machine: &&ProviderMachine| {
+        by_machine.get(machine.id.as_str()).is_none_or(|state| *state == RunnerState::Gone)
+    };
+    let strays: Vec<&ProviderMachine> = listed.iter().filter(is_stray).collect();
+    let old = old_strays(app, pool, &strays, begun, now, grace);
+    let (mut orders, mut others) = (BTreeMap::<OrderId, Vec<ProviderMachine>>::new(), Vec::new());
+    for stray in old {
+        let order = stray.token.as_deref().and_then(|token| token.parse().ok());
+        match order.filter(|_| !by_machine.contains_key(stray.id.as_str())) {
+            // An answer got lost, perhaps: if its order has room for it, it is one of ours.
+            Some(order) => orders.entry(order).or_default().push(stray.clone()),
+            None => others.push(stray.id.clone()),
+        }
+    }
+    for (order, machines) in orders {
+        take_over(app, pool, provider.as_ref(), order, machines).await?;
+    }
+    end_machines(app, pool, provider.as_ref(), others, "no runner has them").await;
+    Ok(())
+}
+
+/// Those that have been listed for longer than the grace time without a row.
+fn old_strays<'a>(
+    app: &App,
+    pool: &Pool,
+    strays: &[&'a ProviderMachine],
+    begun: Millis,
+    now: Millis,
+    grace: Millis,
+) -> Vec<&'a ProviderMachine> {
+    let mut seen = app.pools.strays.lock().expect("nobody panics while holding it");
+    // A slow list must not make forget what a later one has found.
+    let is_newer = |since: Millis| since >= begun;
+    seen.retain(|(number, id), since| {
+        *number != pool.number || is_newer(*since) || strays.iter().any(|stray| stray.id == *id)
+    });
+    let mut old = Vec::new();
+    for stray in strays {
+        let since = *seen.entry((pool.number, stray.id.clone())).or_insert(now);
+        if now.saturating_sub(since) >= grace {
+            old.push(*stray);
+        }
+    }
+    old
+}
+
+/// Ends runners whose machines have not been listed for longer than the grace time, and whose agents are not heard either. One list proves nothing:
+/// a cloud leaves out what is there, and a script may fail without a word.
+async fn lose(
+    app: &App,
+    pool: &Pool,
+    provider: &dyn Provider,
+    listed: &[ProviderMachine],
+    rows: &[PoolRunner],
+    now: Millis,
+) -> Result<(), Error> {
+    let settings = app.current();
+    let fresh = settings.pool_limits().heartbeat_ms;
+    let ids: BTreeSet<&str> = listed.iter().map(|machine| machine.id.as_str()).collect();
+    let is_missing = |row: &&PoolRunner| {
+        let is_live = !matches!(row.rules.state, RunnerState::Terminating | RunnerState::Gone);
+        let is_heard = row.seen_at.is_some_and(|at| now.saturating_sub(at) <= fresh);
+        is_live && !is_heard && row.machine_id.as_deref().is_some_and(|id| provider.is_here(id) && !ids.contains(id))
+    };
+    let missing: Vec<&PoolRunner> = rows.iter().filter(is_missing).collect();
+    let lost = long_missing(app, pool, missing, now, settings.pool_grace());
+    let lost = lost.iter().map(|row| RunnerEnd {
+        runner: row.reference(),
+        cause: Cause::Lost,
+        detail: "the provider does not list its machine any more".into(),
+    });
+    end_lost(app, lost.collect()).await
+}
+
+async fn end_lost(app: &App, ends: Vec<RunnerEnd>) -> Result<(), Error> {
+    if ends.is_empty() {
+        return Ok(());
+    }
+    let lost: Vec<RunnerId> = ends.iter().map(|end| end.runner.runner).collect();
+    let answers = app.store.end_runners(ends).await?;
+    let moved = lost.into_iter().zip(answers).filter(|(_, answer)| matches!(answer, RunnerAnswer::Moved(..)));
+    app.pools.tell(moved.map(|(runner, _)| runner));
+    app.pools.keeper.ring();
+    app.pools.claims.ring();
+    Ok(())
+}
+
+/// Those that have been missing for longer than the grace time, in every list since.
+fn long_missing<'a>(
+    app: &App,
+    pool: &Pool,
+    missing: Vec<&'a PoolRunner>,
+    now: Millis,
+    grace: Millis,
+) -> Vec<&'a PoolRunner> {
+    let mut seen = app.pools.missing.lock().expect("nobody panics while holding it");
+    let ids: BTreeSet<RunnerId> = missing.iter().map(|row| row.id).collect();
+    seen.retain(|(number, id), _| *number != pool.number || ids.contains(id));
+    let mut is_long = |row: &&PoolRunner| {
+        let since = *seen.entry((pool.number, row.id)).or_insert(now);
+        now.saturating_sub(since) >= grace
+    };
+    missing.into_iter().filter(|row| is_long(row)).collect()
+}
+
+/// Ends runners whose machines have ended by themselves, as their provider has noticed: nobody has to miss them first.
+pub(crate) async fn note_ended(app: &App, pools: &[Pool]) -> Result<(), Error> {
+    let ended = app.pools.ended.all();
+    if ended.is_empty() {
+        return Ok(());
+    }
+    let mut ends = Vec::new();
+    for pool in pools.iter().filter(|pool| pool.spec.provider == PROVIDER_DEFAULT) {
+        for row in live_runners(app, pool).await? {
+            let Some((machine, words)) = row.machine_id.as_ref().and_then(|id| ended.get_key_value(id)) else {
+                continue;
+            };
+            if row.rules.state != RunnerState::Terminating {
+                ends.push(RunnerEnd { runner: row.reference(), cause: Cause::Lost, detail: message(words) });
+            }
+            app.pools.ended.forget(machine);
+        }
+    }
+    end_lost(app, ends).await
+}
+
+pub(super) async fn all_runners(app: &App, pool: &Pool) -> Result<Vec<PoolRunner>, Error> {
+    read(app, RunnerFilter { pool: Some(pool.number), ..RunnerFilter::default() }).await
+}
+
+async fn live_runners(app: &App, pool: &Pool) -> Result<Vec<PoolRunner>, Error> {
+    let not_state = Some(RunnerState::Gone);
+    read(app, RunnerFilter { pool: Some(pool.number), not_state, ..RunnerFilter::default() }).await
+}
+
+async fn read(app: &App, filter: RunnerFilter) -> Result<Vec<PoolRunner>, Error> {
+    let mut all: Vec<PoolRunner> = Vec::new();
+    loop {
+        let after = all.last().map(|runner| runner.id);
+        let page = app.store.runners(filter, Page { after, limit: PAGE }).await?;
+        let is_last = page.len() < PAGE;
+        all.extend(page);
+        if is_last {
+            return Ok(all);
+        }
+    }
+}

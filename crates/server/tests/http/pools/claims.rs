@@ -1,0 +1,196 @@
+//! Claims: filled with what is verified, or given back with a reason.
+
+use serde_json::{Value, json};
+
+use super::fake::Mood;
+use super::rig::Rig;
+use crate::harness::{On, eventually, on_both};
+
+fn ids(claim: &Value) -> Vec<&str> {
+    claim["runners"].as_array().unwrap().iter().map(|runner| runner["id"].as_str().unwrap()).collect()
+}
+
+async fn warm_runners_are_claimed_handed_over_and_given_back(on: On) {
+    let rig = Rig::start(on).await;
+    rig.pool(json!({"min_idle": 2, "max_size": 4})).await;
+    let mut agents = rig.idle(2).await;
+    // Warm is what was there before the claim.
+    rig.server.clock.advance(1);
+    let opened = rig.claims("run-1", 2).await;
+    assert_eq!((&opened["state"], &opened["count"]), (&json!("waiting"), &json!(2)));
+    for agent in &mut agents {
+        agent.hears(&rig, "register").await;
+        assert_eq!(agent.order["run_id"], "run-1");
+        assert_eq!(agent.order["remaining_ms"], 179_999, "no claim has had it before");
+    }
+    agents[0].says(&rig, "UD_REG_OK", Some("run-1")).await;
+    assert_eq!(agents[0].order["action"], "keep");
+    eventually("one has registered", async || {
+        let phases = rig.claimed("run-1").await["runners"].to_string();
+        phases.contains("registered") && phases.contains("registering")
+    })
+    .await;
+    assert_eq!(rig.claimed("run-1").await["state"], "waiting", "all or none");
+    agents[1].says(&rig, "UD_REG_OK", Some("run-1")).await;
+    let ready = rig.settled("run-1").await;
+    assert_eq!(ready["state"], "ready");
+    assert!(ready["runners"].as_array().unwrap().iter().all(|runner| runner["phase"] == "running"), "{ready}");
+    let (mut has, mut expected) = (ids(&ready), agents.iter().map(|agent| agent.id.as_str()).collect::<Vec<_>>());
+    has.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(has, expected);
+
+    let again = rig.claim(json!({"run_id": "run-1", "count": 2})).await;
+    assert_eq!((again.status, ids(&again.json())), (200, ids(&ready)), "the same claim has the same runners");
+    assert_eq!(rig.claim(json!({"run_id": "run-1", "count": 1})).await.refusal(), "409 conflict");
+
+    let released = rig.release("run-1").await;
+    assert_eq!((&released["state"], &released["reason"]), (&json!("released"), &json!("done")));
+    assert_eq!(rig.release("run-1").await["state"], "released", "again does no harm");
+    for agent in &mut agents {
+        agent.hears(&rig, "deregister").await;
+        assert_eq!(agent.order["run_id"], "run-1");
+    }
+    assert_eq!(rig.count("releasing").await, 2, "who still deregisters cannot be claimed");
+    for agent in &mut agents {
+        agent.says(&rig, "UD_REMOVE_REG_OK", Some("run-1")).await;
+        agent.hears(&rig, "idle").await;
+    }
+    let idle = rig.runners("state=idle").await;
+    assert!(idle.iter().all(|runner| runner["run_id"].is_null()), "they are for nobody now: {idle:?}");
+    let statistics = rig.show().await["statistics"].clone();
+    assert_eq!((&statistics["warm_hits"], &statistics["wait_p50_ms"]), (&json!(2), &json!(0)));
+}
+
+async fn the_shortfall_is_created(on: On) {
+    let rig = Rig::start(on).await;
+    rig.pool(json!({"max_size": 3})).await;
+    rig.claims("cold", 3).await;
+    eventually("three machines are made", async || rig.fake.machines().len() == 3).await;
+    assert_eq!(rig.fake.asked().iter().map(|create| create.count).sum::<u32>(), 3);
+    let mut agents = rig.joined().await;
+    for agent in &mut agents {
+        agent.says(&rig, "UD_OK", None).await;
+    }
+    rig.register_all(&mut agents, "cold").await;
+    assert_eq!(rig.settled("cold").await["state"], "ready");
+    assert_eq!(rig.show().await["statistics"]["cold_hits"], 3);
+    let listed = rig.server.call("GET", "/api/v1/pools/ci/claims?state=ready", "").await.json();
+    assert_eq!(listed["claims"][0]["run_id"], "cold");
+}
+
+async fn a_runner_that_cannot_register_is_discarded_and_another_one_taken(on: On) {
+    let rig = Rig::start(on).await;
+    rig.pool(json!({"min_idle": 2, "max_size": 2})).await;
+    let mut agents = rig.idle(2).await;
+    rig.claims("run", 1).await;
+    let bad = rig.registering(&mut agents, "run").await;
+    agents[bad].says(&rig, "UD_REG_FAILED", Some("run")).await;
+    assert_eq!(agents[bad].order["action"], "end");
+    let bad = agents.remove(bad);
+    rig.register_all(&mut agents, "run").await;
+    let ready = rig.settled("run").await;
+    assert_eq!((&ready["state"], ids(&ready)), (&json!("ready"), vec![agents[0].id.as_str()]));
+    let failure = &ready["failures"][0];
+    assert_eq!(ready["discarded"], 1);
+    assert_eq!((&failure["runner_id"], &failure["cause"]), (&json!(bad.id), &json!("register_failed")));
+    eventually("its machine is ended", async || rig.fake.terminated().contains(&bad.machine)).await;
+}
+
+async fn a_silent_runner_is_not_handed_over(on: On) {
+    let rig = Rig::start(on).await;
+    rig.pool(json!({"min_idle": 2, "max_size": 2})).await;
+    let mut agents = rig.idle(2).await;
+    rig.claims("run", 2).await;
+    agents[0].hears(&rig, "register").await;
+    agents[1].hears(&rig, "register").await;
+    agents[0].says(&rig, "UD_REG_OK", Some("run")).await;
+    rig.server.clock.advance(10_000);
+    agents[1].call(&rig, "POST", "heartbeat", String::new()).await;
+    rig.server.clock.advance(5_001);
+    agents[1].says(&rig, "UD_REG_OK", Some("run")).await;
+    // The first one fell silent after it had registered; a new machine takes its place.
+    eventually("it is discarded", async || rig.claimed("run").await["failures"][0]["cause"] == "silent").await;
+    assert_eq!(rig.claimed("run").await["failures"][0]["runner_id"], agents[0].id);
+    assert_eq!(rig.claimed("run").await["state"], "waiting");
+}
+
+async fn a_claim_that_cannot_be_filled_gives_back_and_says_why(on: On) {
+    let rig = Rig::start(on).await;
+    rig.pool(json!({"min_idle": 1, "max_size": 2})).await;
+    let mut agents = rig.idle(1).await;
+    rig.fake.always(Some(Mood::Refuses("the shelves are empty")));
+    let opened = rig.claim(json!({"run_id": "run", "count": 2, "wait_ms": 5_000})).await;
+    assert_eq!(opened.status, 201);
+    rig.register_all(&mut agents, "run").await;
+    eventually("the provider has refused", async || rig.show().await["error"] == "the shelves are empty").await;
+    rig.server.clock.advance(5_001);
+    let failed = rig.settled("run").await;
+    assert_eq!((&failed["state"], &failed["reason"]), (&json!("failed"), &json!("wait_over")));
+    let said = failed["detail"].as_str().unwrap();
+    assert!(said.contains("the pool has 1 of 2 machines: 1 ") && said.contains("the shelves are empty"), "{failed}");
+    agents[0].hears(&rig, "deregister").await;
+    agents[0].says(&rig, "UD_REMOVE_REG_OK", Some("run")).await;
+    rig.until("idle", 1).await;
+    assert_eq!(failed["runners"], json!([]));
+}
+
+async fn what_a_pool_cannot_have_is_refused_at_once(on: On) {
+    let rig = Rig::start(on).await;
+    rig.pool(json!({"max_size": 2, "cpu": 4, "memory_mib": 2_048, "usage": "spot", "runtime_ms": 1_000, "types": ["fake.*"]})).await;
+    for wrong in [
+        json!({"count": 0}),
+        json!({"count": 3}),
+        json!({"cpu": 2}),
+        json!({"memory_mib": 4_096}),
+        json!({"usage": "on_demand"}),
+        json!({"max_runtime_ms": 1_001}),
+        json!({"priority": 10}),
+        json!({"types": [""]}),
+        json!({"types": ["m5*", "c?"]}),
+        json!({"run_id": ""}),
+        json!({"run_id": "a b"}),
+        json!({"wait": 1}),
+    ] {
+        let mut claim = json!({"run_id": "run"});
+        claim.as_object_mut().unwrap().extend(wrong.as_object().unwrap().clone());
+        assert_eq!(rig.claim(claim).await.refusal(), "422 invalid", "{wrong}");
+    }
+    assert_eq!(rig.server.call("GET", "/api/v1/pools/ci/claims/none", "").await.refusal(), "404 not_found");
+    assert_eq!(rig.server.call("DELETE", "/api/v1/pools/ci/claims/none", "").await.refusal(), "404 not_found");
+    let fits = rig.claim(json!({"run_id": "fits", "types": ["m5*", "*.small"]})).await;
+    assert_eq!(fits.status, 201, "{fits:?}");
+    rig.release("fits").await;
+    let other = rig.claim(json!({"run_id": "fits", "count": 2})).await;
+    assert_eq!(other.refusal(), "409 conflict");
+    assert!(other.json().to_string().contains("has ended (released): choose another run_id"), "{other:?}");
+    let shrunk = rig.claims("two", 2).await;
+    assert_eq!(shrunk["state"], "waiting");
+    rig.server.call("PATCH", "/api/v1/pools/ci", r#"{"max_size": 1}"#).await;
+    let failed = rig.settled("two").await;
+    assert_eq!((&failed["state"], &failed["reason"]), (&json!("failed"), &json!("impossible")));
+}
+
+async fn a_claim_that_keeps_its_runners_too_long_loses_them(on: On) {
+    let rig = Rig::start(on).await;
+    rig.pool(json!({"min_idle": 1, "max_size": 1, "runtime_ms": 60_000})).await;
+    let mut agents = rig.idle(1).await;
+    rig.claims("run", 1).await;
+    rig.register_all(&mut agents, "run").await;
+    assert_eq!(rig.settled("run").await["state"], "ready");
+    agents[0].hears(&rig, "keep").await;
+    rig.server.clock.advance(60_001);
+    agents[0].hears(&rig, "end").await;
+    eventually("the machine is ended", async || rig.fake.terminated().contains(&agents[0].machine)).await;
+    assert_eq!(rig.claimed("run").await["reason"], "runtime_over");
+}
+
+on_both!(
+    warm_runners_are_claimed_handed_over_and_given_back,
+    the_shortfall_is_created,
+    a_runner_that_cannot_register_is_discarded_and_another_one_taken,
+    a_silent_runner_is_not_handed_over,
+    a_claim_that_cannot_be_filled_gives_back_and_says_why,
+    what_a_pool_cannot_have_is_refused_at_once,
+    a_claim_that_keeps_its_runners_too_long_loses_them,
+);

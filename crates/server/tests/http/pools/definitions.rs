@@ -1,0 +1,140 @@
+//! Pools as people make, change and delete them.
+
+use serde_json::{Value, json};
+
+use super::rig::Rig;
+use crate::harness::{On, on_both};
+
+async fn a_pool_is_made_shown_changed_and_listed(on: On) {
+    let rig = Rig::start(on).await;
+    let made =
+        rig.pool(json!({"max_size": 3, "options": {"agent.register_hook": "true", "api_token": "hidden"}})).await;
+    assert_eq!((&made["provider"], &made["cpu"], &made["usage"]), (&json!("fake"), &json!(1), &json!("on_demand")));
+    assert_eq!(made["options"], json!({"agent.register_hook": "true", "api_token": "***"}));
+    assert_eq!((&made["runners"]["idle"], &made["deleting"]), (&json!(0), &json!(false)));
+    let again = json!({"name": "ci", "provider": "fake", "max_size": 3, "options": {"agent.register_hook": "true", "api_token": "hidden"}});
+    assert_eq!(rig.server.call("POST", "/api/v1/pools", again.to_string()).await.status, 200, "the same again");
+    let other = json!({"name": "ci", "provider": "fake", "max_size": 4}).to_string();
+    assert_eq!(rig.server.call("POST", "/api/v1/pools", other).await.refusal(), "409 conflict");
+
+    let change = json!({"max_size": 5, "revision": made["revision"]}).to_string();
+    let changed = rig.server.call("PATCH", "/api/v1/pools/ci", change.clone()).await.json();
+    assert_eq!((&changed["max_size"], &changed["options"]), (&json!(5), &made["options"]));
+    assert_eq!(rig.server.call("PATCH", "/api/v1/pools/ci", change).await.refusal(), "409 conflict");
+
+    rig.server.call("POST", "/api/v1/pools", json!({"name": "b", "provider": "fake"}).to_string()).await;
+    let first = rig.server.call("GET", "/api/v1/pools?limit=1", "").await.json();
+    assert_eq!(first["pools"][0]["name"], "b");
+    let cursor = first["next_cursor"].as_str().unwrap().replace('\u{1f}', "%1F");
+    let second = rig.server.call("GET", &format!("/api/v1/pools?limit=1&cursor={cursor}"), "").await.json();
+    assert_eq!(second["pools"][0]["name"], "ci");
+    for action in ["pool.create", "pool.change"] {
+        assert!(!rig.audited(action).await.is_empty(), "{action} is written down");
+    }
+}
+
+async fn what_makes_no_sense_is_refused(on: On) {
+    let rig = Rig::start(on).await;
+    let create = async |more: serde_json::Value| {
+        let mut wanted = json!({"name": "x", "provider": "fake"});
+        wanted.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        rig.server.call("POST", "/api/v1/pools", wanted.to_string()).await.refusal()
+    };
+    for wrong in [
+        json!({"provider": "cloud9"}),
+        json!({"provider": "command"}),
+        json!({"name": ""}),
+        json!({"max_size": 0}),
+        json!({"min_idle": 11}),
+        json!({"options": {"wrong": "x"}}),
+        json!({"options": {"A B": "x"}}),
+        json!({"options": {"agent.registerhook": "true"}}),
+        json!({"options": {"agent.hook_timeout": "90"}}),
+        json!({"min_idle_rules": [{"cron": "now and then", "min_idle": 1}]}),
+        json!({"usage": "borrowed"}),
+        json!({"colour": "blue"}),
+    ] {
+        assert_eq!(create(wrong.clone()).await, "422 invalid", "{wrong}");
+    }
+    for (method, path) in [("GET", ""), ("PATCH", ""), ("DELETE", ""), ("POST", "/claims"), ("GET", "/runners")] {
+        let body = if method == "POST" { r#"{"run_id": "1"}"# } else { "" };
+        let answer = rig.server.call(method, &format!("/api/v1/pools/none{path}"), body).await;
+        assert_eq!(answer.refusal(), "404 not_found", "{method} {path}");
+    }
+}
+
+async fn who_may_do_what_is_a_matter_of_scope_and_namespace(on: On) {
+    let rig = Rig::start(on).await;
+    rig.pool(json!({})).await;
+    let key = async |scope: &str, namespace: Option<&str>| {
+        let wanted = json!({"name": "x", "scopes": [scope], "namespace": namespace}).to_string();
+        rig.server.call("POST", "/api/v1/keys", wanted).await.json()["key"].as_str().unwrap().to_owned()
+    };
+    let call = async |key: &str, method: &str, path: &str, body: &str| {
+        let request = rig.server.request(method, path).header("x-api-key", key);
+        rig.server.send(request, body.to_owned()).await
+    };
+    let (read, submit, foreign) =
+        (key("read", None).await, key("submit", None).await, key("admin", Some("else")).await);
+    assert_eq!(call(&read, "GET", "/api/v1/pools/ci", "").await.status, 200);
+    assert_eq!(call(&read, "POST", "/api/v1/pools/ci/claims", r#"{"run_id": "1"}"#).await.refusal(), "403 forbidden");
+    assert_eq!(call(&submit, "POST", "/api/v1/pools/ci/claims", r#"{"run_id": "1"}"#).await.status, 201);
+    assert_eq!(call(&submit, "DELETE", "/api/v1/pools/ci", "").await.refusal(), "403 forbidden");
+    assert_eq!(call(&foreign, "GET", "/api/v1/pools/ci", "").await.refusal(), "403 forbidden");
+    assert_eq!(call(&foreign, "GET", "/api/v1/pools", "").await.json()["pools"], json!([]));
+    // Agents of such a pool run next to the server.
+    let local = r#"{"name": "mine", "namespace": "else", "provider": "local"}"#;
+    assert_eq!(call(&foreign, "POST", "/api/v1/pools", local).await.refusal(), "403 forbidden");
+    let fake = r#"{"name": "mine", "namespace": "else", "provider": "fake"}"#;
+    assert_eq!(call(&foreign, "POST", "/api/v1/pools", fake).await.status, 201);
+}
+
+async fn a_secret_that_is_sent_back_as_it_is_shown_stays_as_it_is(on: On) {
+    let rig = Rig::start(on).await;
+    let made = rig.pool(json!({"options": {"api_key": "abc", "size": "1"}})).await;
+    assert_eq!(made["options"], json!({"api_key": "***", "size": "1"}));
+    let change = async |options: Value| {
+        rig.server.call("PATCH", "/api/v1/pools/ci", json!({"options": options}).to_string()).await
+    };
+    assert_eq!(change(json!({"api_key": "***", "size": "2"})).await.status, 200);
+    let kept = async || rig.server.app.store.pool("default", "ci").await.unwrap().unwrap().spec.options;
+    assert_eq!(serde_json::to_value(kept().await).unwrap(), json!({"api_key": "abc", "size": "2"}));
+    let unknown = change(json!({"api_key": "***", "other_key": "***"})).await;
+    assert_eq!(unknown.refusal(), "422 invalid");
+    assert_eq!(change(json!({"api_key": "new"})).await.status, 200);
+    assert_eq!(serde_json::to_value(kept().await).unwrap(), json!({"api_key": "new"}));
+}
+
+async fn a_deleted_pool_goes_with_its_last_runner(on: On) {
+    let rig = Rig::start(on).await;
+    rig.pool(json!({"min_idle": 1, "max_size": 2})).await;
+    let mut agents = rig.idle(1).await;
+    rig.claims("one", 1).await;
+    rig.register_all(&mut agents, "one").await;
+    assert_eq!(rig.settled("one").await["state"], "ready");
+    let opened = rig.claim(json!({"run_id": "two", "count": 2})).await;
+    assert_eq!(opened.status, 201);
+    let deleting = rig.server.call("DELETE", "/api/v1/pools/ci", "").await.json();
+    assert_eq!(deleting["deleting"], true);
+    assert_eq!(rig.claim(json!({"run_id": "three"})).await.refusal(), "409 conflict");
+    let failed = rig.settled("two").await;
+    assert_eq!((&failed["state"], &failed["reason"]), (&json!("failed"), &json!("pool_deleted")));
+    assert_eq!(rig.claimed("one").await["state"], "ready", "what was handed over stays");
+    rig.release("one").await;
+    agents[0].hears(&rig, "deregister").await;
+    agents[0].says(&rig, "UD_REMOVE_REG_OK", Some("one")).await;
+    agents[0].hears(&rig, "end").await;
+    crate::harness::eventually("the pool is gone", async || {
+        rig.server.call("GET", "/api/v1/pools/ci", "").await.status == 404
+    })
+    .await;
+    assert_eq!(rig.fake.machines(), []);
+}
+
+on_both!(
+    a_pool_is_made_shown_changed_and_listed,
+    what_makes_no_sense_is_refused,
+    who_may_do_what_is_a_matter_of_scope_and_namespace,
+    a_secret_that_is_sent_back_as_it_is_shown_stays_as_it_is,
+    a_deleted_pool_goes_with_its_last_runner,
+);

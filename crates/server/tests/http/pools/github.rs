@@ -1,0 +1,229 @@
+//! Runners at GitHub: made for the run that has claimed the machine, one for each machine, and gone afterwards. GitHub is a stand-in.
+
+use baton_testkit::{GITHUB_TOKEN, GitHub, GitHubFault};
+use serde_json::{Value, json};
+
+use super::rig::{Agent, Rig};
+use crate::harness::{Answer, On, eventually, on_both};
+
+const REPOSITORY: &str = "repos/acme/shop";
+
+/// A server that knows the stand-in.
+async fn start(on: On) -> (Rig, GitHub) {
+    let github = GitHub::start();
+    let url = github.url.clone();
+    let rig = Rig::with(on, |settings| {
+        settings.github_url = url;
+        settings.github_token = Some(GITHUB_TOKEN.to_owned().into());
+    });
+    (rig.await, github)
+}
+
+/// As `start`, with a pool of so many idle runners.
+async fn warm(on: On, count: usize) -> (Rig, GitHub, Vec<Agent>) {
+    let (rig, github) = start(on).await;
+    rig.pool(json!({"min_idle": count, "max_size": 4, "options": {"github.repository": "acme/shop"}})).await;
+    let agents = rig.idle(count).await;
+    (rig, github, agents)
+}
+
+/// As `warm`, with one runner that is claimed for `run`.
+async fn claimed(on: On) -> (Rig, GitHub, Agent) {
+    let (rig, github, mut agents) = warm(on, 1).await;
+    rig.claims("run", 1).await;
+    let mut agent = agents.remove(0);
+    agent.hears(&rig, "register").await;
+    (rig, github, agent)
+}
+
+impl Agent {
+    /// Asks for what it needs to be a runner.
+    async fn asks(&self, rig: &Rig, run_id: &str) -> Answer {
+        let wanted = json!({"run_id": run_id, "epoch": self.order["epoch"]}).to_string();
+        let answer = self.call(rig, "POST", "registration", wanted).await;
+        assert!(!format!("{answer:?}").contains(GITHUB_TOKEN), "the token stays on the server");
+        answer
+    }
+
+    async fn takes_back(&self, rig: &Rig) {
+        let answer = self.call(rig, "DELETE", "registration", String::new()).await;
+        assert_eq!(answer.status, 204, "{answer:?}");
+    }
+}
+
+async fn a_claimed_machine_becomes_a_runner_whose_only_label_is_the_run(on: On) {
+    let (rig, github, mut agents) = warm(on, 2).await;
+    assert_eq!(rig.fake.asked()[0].environment["BATON_AGENT_HOOK"], "github");
+    assert!(!format!("{:?}", rig.fake.asked()).contains(GITHUB_TOKEN), "not even to providers");
+    assert_eq!(agents[0].asks(&rig, "run").await.refusal(), "409 conflict", "nobody has claimed it");
+    rig.claims("run", 1).await;
+    let place = rig.registering(&mut agents, "run").await;
+    let mut agent = agents.remove(place);
+    let other = agents.remove(0);
+    assert_eq!(agent.asks(&rig, "another").await.refusal(), "409 conflict");
+    let stolen = Agent { token: other.token.clone(), ..agent.clone() };
+    assert_eq!(stolen.asks(&rig, "run").await.refusal(), "403 forbidden");
+    assert_eq!(github.runners(), []);
+
+    let made = agent.asks(&rig, "run").await;
+    assert_eq!((made.status, made.headers["cache-control"].as_bytes()), (200, &b"no-store"[..]), "{made:?}");
+    let [runner] = &github.runners()[..] else { panic!("{:?}", github.runners()) };
+    assert_eq!((&runner.labels[..], runner.scope.as_str()), (&["run".to_owned()][..], REPOSITORY));
+    let expected = json!({"method": "jit", "name": runner.name, "config": format!("jit-config-of-{}", runner.id)});
+    assert_eq!(made.json(), expected);
+    assert!(runner.name.ends_with(&agent.id), "{runner:?}");
+
+    // The answer may have got lost: there is another one, and not two.
+    let again = agent.asks(&rig, "run").await.json();
+    let [second] = &github.runners()[..] else { panic!("{:?}", github.runners()) };
+    assert!(second.id > runner.id && second.name == runner.name);
+    assert_eq!(again["config"], format!("jit-config-of-{}", second.id));
+
+    agent.says(&rig, "UD_REG_OK", Some("run")).await;
+    assert_eq!(rig.settled("run").await["state"], "ready");
+    // It has done a job, for which a runner is good once. The run goes on.
+    github.forget(&runner.name);
+    agent.hears(&rig, "keep").await;
+    assert_eq!(agent.asks(&rig, "run").await.status, 200);
+    assert_eq!(github.runners().len(), 1);
+
+    rig.release("run").await;
+    agent.hears(&rig, "deregister").await;
+    assert_eq!(agent.asks(&rig, "run").await.refusal(), "409 conflict", "it is given back");
+    agent.takes_back(&rig).await;
+    assert_eq!(github.runners(), []);
+    agent.takes_back(&rig).await;
+    agent.says(&rig, "UD_REMOVE_REG_OK", Some("run")).await;
+    rig.until("idle", 2).await;
+}
+
+async fn what_passes_by_itself_is_tried_again(on: On) {
+    let (rig, github, agent) = claimed(on).await;
+    github.next(GitHubFault::Answer(503, vec![], "Service unavailable"));
+    github.next(GitHubFault::Answer(
+        403,
+        vec![("retry-after", "1".into())],
+        "You have exceeded a secondary rate limit",
+    ));
+    github.next(GitHubFault::Answer(
+        429,
+        vec![("x-ratelimit-remaining", "0".into()), ("x-ratelimit-reset", "1".into())],
+        "",
+    ));
+    // It is made, and nobody hears of it.
+    github.next(GitHubFault::Lost);
+    assert_eq!(agent.asks(&rig, "run").await.status, 200);
+    let [runner] = &github.runners()[..] else { panic!("{:?}", github.runners()) };
+    assert_eq!(runner.id, 2, "the first one made way");
+    github.next(GitHubFault::Answer(502, vec![], ""));
+    agent.takes_back(&rig).await;
+    assert_eq!(github.runners(), []);
+}
+
+async fn a_claim_says_what_github_said(on: On) {
+    let (rig, github, mut agent) = claimed(on).await;
+    let refusal = "Resource not accessible by personal access token ghp_a-token-for-the-tests";
+    github.next(GitHubFault::Answer(403, vec![], refusal));
+    let answer = agent.asks(&rig, "run").await;
+    assert_eq!(answer.refusal(), "502 github_failed");
+    let asked = github.calls().into_iter().filter(|call| call.starts_with("POST")).count();
+    assert_eq!(asked, 1, "there is no use in asking again");
+    let why = answer.json()["error"].as_str().unwrap().to_owned();
+    assert_eq!(why, "GitHub answered 403: Resource not accessible by personal access token ***");
+    // A limit that lasts longer than anybody waits.
+    github.next(GitHubFault::Answer(429, vec![("retry-after", "3600".into())], "API rate limit exceeded"));
+    let answer = agent.asks(&rig, "run").await.json();
+    assert_eq!(answer["error"], "GitHub answered 429: API rate limit exceeded");
+    let said = json!({"signal": "UD_REG_FAILED", "run_id": "run", "epoch": agent.order["epoch"], "detail": why});
+    agent.order = agent.call(&rig, "POST", "signals", said.to_string()).await.json()["order"].clone();
+    eventually("the claim knows", async || {
+        let failure = rig.claimed("run").await["failures"][0].clone();
+        failure["cause"] == "register_failed" && failure["detail"] == why
+    })
+    .await;
+}
+
+async fn an_old_server_gives_out_tokens(on: On) {
+    let (rig, github) = start(on).await;
+    github.is_old();
+    rig.pool(json!({"max_size": 1, "options": {"github.organization": "acme"}})).await;
+    rig.claims("run", 1).await;
+    eventually("a machine is made", async || rig.fake.machines().len() == 1).await;
+    let mut agent = rig.joined().await.remove(0);
+    agent.says(&rig, "UD_OK", None).await;
+    agent.hears(&rig, "register").await;
+    let made = agent.asks(&rig, "run").await.json();
+    assert_eq!((&made["method"], &made["token"]), (&json!("token"), &json!("AREGISTRATIONTOKEN")), "{made}");
+    assert_eq!(made["url"], format!("{}/acme", github.url));
+    // What config.sh makes with it is removed like any other.
+    github.add("orgs/acme", made["name"].as_str().unwrap(), false);
+    agent.takes_back(&rig).await;
+    assert_eq!(github.runners(), []);
+    assert!(
+        github.calls().iter().all(|call| call.contains("/api/v3/orgs/acme/actions/runners")),
+        "{:?}",
+        github.calls()
+    );
+}
+
+async fn what_fell_leaves_no_runner_at_github(on: On) {
+    let (rig, github, mut agent) = claimed(on).await;
+    agent.asks(&rig, "run").await;
+    let name = github.runners()[0].name.clone();
+    let prefix = name.strip_suffix(&agent.id).unwrap().to_owned();
+    // Its machine ends without a word.
+    rig.server.call("DELETE", &format!("/api/v1/pools/ci/runners/{}", agent.id), "").await;
+    agent.hears(&rig, "end").await;
+    eventually("it is removed", async || github.runners().iter().all(|runner| runner.name != name)).await;
+
+    // Somebody else's runners, one of ours that nobody has any more, and one that still works, by what GitHub knows.
+    for (name, busy) in [("their-own", false), ("baton-0000000000-1-x", false)] {
+        github.add(REPOSITORY, name, busy);
+    }
+    github.add(REPOSITORY, &format!("{prefix}b5a3ab4b-5d0e-4e0d-9d2e-6f0f3f0c1a11"), false);
+    let busy = github.add(REPOSITORY, &format!("{prefix}c5a3ab4b-5d0e-4e0d-9d2e-6f0f3f0c1a11"), true);
+    rig.server.clock.advance(600_000);
+    let foreign = ["their-own", "baton-0000000000-1-x"];
+    eventually("ours is removed", async || {
+        let left: Vec<_> = github.runners().into_iter().filter(|it| !foreign.contains(&it.name.as_str())).collect();
+        left.len() == 1 && left[0].id == busy
+    })
+    .await;
+    assert_eq!(github.runners().len(), 3);
+}
+
+async fn what_a_pool_at_github_needs_is_said_when_it_is_made(on: On) {
+    let (rig, _) = start(on).await;
+    let make = async |rig: &Rig, options: Value| {
+        let wanted = json!({"name": "x", "provider": "fake", "options": options}).to_string();
+        rig.server.call("POST", "/api/v1/pools", wanted).await
+    };
+    for wrong in [
+        json!({"github.repository": "acme"}),
+        json!({"github.repository": "acme/shop", "github.organization": "acme"}),
+        json!({"github.repository": "acme/shop", "agent.register_hook": "true"}),
+        json!({"github.token": "x"}),
+    ] {
+        assert_eq!(make(&rig, wrong.clone()).await.refusal(), "422 invalid", "{wrong}");
+    }
+    let part = json!({"name": "part", "scopes": ["admin"], "namespace": "part"}).to_string();
+    let key = rig.server.call("POST", "/api/v1/keys", part).await.json()["key"].as_str().unwrap().to_owned();
+    let wanted =
+        json!({"name": "x", "namespace": "part", "provider": "fake", "options": {"github.organization": "acme"}});
+    let request = rig.server.request("POST", "/api/v1/pools").header("x-api-key", key);
+    assert_eq!(rig.server.send(request, wanted.to_string()).await.refusal(), "403 forbidden");
+    let without = Rig::start(on).await;
+    let refused = make(&without, json!({"github.organization": "acme"})).await;
+    assert!(refused.json()["error"].as_str().unwrap().contains("github_token_file"), "{refused:?}");
+    let hooks = make(&without, json!({"agent.register_hook": "true"})).await;
+    assert_eq!(hooks.status, 201);
+}
+
+on_both!(
+    a_claimed_machine_becomes_a_runner_whose_only_label_is_the_run,
+    what_passes_by_itself_is_tried_again,
+    a_claim_says_what_github_said,
+    an_old_server_gives_out_tokens,
+    what_fell_leaves_no_runner_at_github,
+    what_a_pool_at_github_needs_is_said_when_it_is_made,
+);
