@@ -40,6 +40,9 @@ pub struct Options {
     pub max_losses: u32,
     /// How long one attempt may take, counted from its claim. None: as long as its worker lives.
     pub timeout_ms: Option<u64>,
+    /// How long the whole run may take, counted from when it is due. Its deadline goes with its end; this stays for those who retry it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_timeout_ms: Option<u64>,
 }
 
 /// Workers a run may lose unless it says otherwise.
@@ -47,7 +50,7 @@ pub const LOSSES_DEFAULT: u32 = 3;
 
 impl Default for Options {
     fn default() -> Options {
-        Options { retry: RetryPolicy::default(), max_losses: LOSSES_DEFAULT, timeout_ms: None }
+        Options { retry: RetryPolicy::default(), max_losses: LOSSES_DEFAULT, timeout_ms: None, run_timeout_ms: None }
     }
 }
 

@@ -94,7 +94,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn options() -> impl Strategy<Value = Options> {
     (1..5u32, 0..4u32, prop::collection::vec("[ab]", 0..2)).prop_map(|(max_attempts, max_losses, non_retryable)| {
         let retry = RetryPolicy { max_attempts, non_retryable, max_interval_ms: 5_000, ..RetryPolicy::default() };
-        Options { retry, max_losses, timeout_ms: None }
+        Options { retry, max_losses, ..Options::default() }
     })
 }
 

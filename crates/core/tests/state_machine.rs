@@ -25,7 +25,7 @@ struct Case {
 
 fn options() -> Options {
     let retry = RetryPolicy { max_attempts: 3, non_retryable: vec!["listed".into()], ..RetryPolicy::default() };
-    Options { retry, max_losses: 3, timeout_ms: Some(60_000) }
+    Options { retry, max_losses: 3, timeout_ms: Some(60_000), ..Options::default() }
 }
 
 fn failure() -> Failure {

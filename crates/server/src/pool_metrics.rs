@@ -15,6 +15,9 @@ use prometheus_client::registry::Registry;
 /// Why claims are not filled.
 const FAILURES: [ClaimReason; 3] = [ClaimReason::WaitOver, ClaimReason::Impossible, ClaimReason::PoolDeleted];
 
+/// What providers are called for.
+const PROVIDER_CALLS: [&str; 3] = ["create", "terminate", "list"];
+
 /// Labels of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct PoolLabels {
@@ -31,7 +34,7 @@ pub struct PoolWhatLabels {
     pub namespace: String,
     /// Its name.
     pub pool: String,
-    /// Which number: a state, a cause, a reason, `warm` or `cold`, `idle` or `used`.
+    /// Which number: a state, a cause, a reason, a call, `warm` or `cold`, `idle` or `used`.
     pub what: String,
 }
 
@@ -45,6 +48,7 @@ pub struct PoolMetrics {
     pub claims_waiting: Family<PoolLabels, Gauge>,
     pub claims_failed: Family<PoolWhatLabels, Counter>,
     pub provider_failures: Family<PoolLabels, Counter>,
+    pub provider_calls_failed: Family<PoolWhatLabels, Counter>,
     pub claim_wait_seconds: Family<PoolLabels, Histogram, fn() -> Histogram>,
     pub hits: Family<PoolWhatLabels, Gauge>,
     pub ended: Family<PoolWhatLabels, Gauge>,
@@ -60,6 +64,7 @@ impl Default for PoolMetrics {
             claims_waiting: Family::default(),
             claims_failed: Family::default(),
             provider_failures: Family::default(),
+            provider_calls_failed: Family::default(),
             claim_wait_seconds: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.01, 2.0, 18))),
             hits: Family::default(),
             ended: Family::default(),
@@ -77,6 +82,8 @@ impl PoolMetrics {
         registry.register("pool_claims_failed", failed, self.claims_failed.clone());
         let refused = "Orders of machines that the provider refused";
         registry.register("pool_provider_failures", refused, self.provider_failures.clone());
+        let failed = "Calls of the provider by this server that failed or got no answer in time, by call";
+        registry.register("pool_provider_calls_failed", failed, self.provider_calls_failed.clone());
         registry.register("pool_claims_waiting", "Claims that wait for runners", self.claims_waiting.clone());
         let wait = "How long claims waited that this server filled";
         registry.register("pool_claim_wait_seconds", wait, self.claim_wait_seconds.clone());
@@ -106,12 +113,20 @@ impl PoolMetrics {
         self.max_size.get_or_create(&own).set(i64::from(pool.spec.max_size));
     }
 
+    /// Notes a call of the provider that went wrong.
+    pub(crate) fn note_failed_call(&self, pool: &Pool, what: &str) {
+        self.provider_calls_failed.get_or_create(&labels(pool, what)).inc();
+    }
+
     /// Notes the sums since a pool was made.
     pub(crate) fn note_totals(&self, pool: &Pool, stats: &PoolStats) {
         // Shown from the start: an alert on a counter that appears with its first failure misses that one.
         for reason in FAILURES {
             let failed = stats.totals.get(&format!("{}{}", pool_total::CLAIMS_ENDED, reason.as_str()));
             count(&self.claims_failed.get_or_create(&labels(pool, reason.as_str())), failed);
+        }
+        for call in PROVIDER_CALLS {
+            drop(self.provider_calls_failed.get_or_create(&labels(pool, call)));
         }
         count(&self.provider_failures.get_or_create(&own_labels(pool)), stats.totals.get(pool_total::ORDERS_FAILED));
         for (name, sum) in &stats.totals {
@@ -144,6 +159,7 @@ impl PoolMetrics {
         self.claims_waiting.clear();
         self.claims_failed.clear();
         self.provider_failures.clear();
+        self.provider_calls_failed.clear();
         self.hits.clear();
         self.ended.clear();
         self.machine_minutes.clear();

@@ -24,8 +24,8 @@ use crate::{Error, Settings};
 const BATCH: usize = 1_000;
 /// Most tokens of agents that are remembered; beyond it the memory starts anew.
 const TOKENS_MAX: usize = 100_000;
-/// Most calls of providers at once.
-const PROVIDER_CALLS_MAX: usize = 16;
+/// Most calls of a pool's provider at once. One that hangs keeps no other pool waiting.
+const PROVIDER_CALLS_MAX: usize = 8;
 /// Most pools that are read at once.
 const POOLS_PAGE: usize = 1_000;
 
@@ -58,8 +58,8 @@ pub struct RunnerPools {
     pub(crate) signals: Coalescer<RunnerSignal, SignalAnswer>,
     /// Told when machines were recorded: their agents may join.
     pub(crate) recorded: Notify,
-    /// Calls of providers that may be made now.
-    pub(crate) calls: Arc<Semaphore>,
+    /// Calls of its provider that may be made now for each pool.
+    calls: Mutex<HashMap<PoolNo, Arc<Semaphore>>>,
     /// Since when machines are listed that no row is for.
     pub(crate) strays: Mutex<HashMap<(PoolNo, String), Millis>>,
     /// Since when runners have machines that are not listed.
@@ -112,7 +112,7 @@ impl RunnerPools {
                 async move { Ok(store.signal_runners(signals).await?) }
             }),
             recorded: Notify::new(),
-            calls: Arc::new(Semaphore::new(PROVIDER_CALLS_MAX)),
+            calls: Mutex::default(),
             strays: Mutex::default(),
             missing: Mutex::default(),
             swept_at: Mutex::default(),
@@ -162,6 +162,12 @@ impl RunnerPools {
 
     // ---- remembering
 
+    /// Calls of its provider that may be made now for a pool.
+    pub(crate) fn calls(&self, pool: PoolNo) -> Arc<Semaphore> {
+        let mut calls = self.calls.lock().expect("nobody panics while holding it");
+        calls.entry(pool).or_insert_with(|| Arc::new(Semaphore::new(PROVIDER_CALLS_MAX))).clone()
+    }
+
     /// How many machines are listed now that no row is for.
     pub fn strays_seen(&self) -> usize {
         self.strays.lock().expect("nobody panics while holding it").len()
@@ -187,6 +193,8 @@ impl RunnerPools {
         let mut names = self.names.lock().expect("nobody panics while holding it");
         names.clear();
         names.extend(pools.iter().map(|pool| (pool.number, (pool.namespace.clone(), pool.name.clone()))));
+        // Whoever still calls for a pool that is no more has its permits in hand.
+        self.calls.lock().expect("nobody panics while holding it").retain(|pool, _| names.contains_key(pool));
         drop(names);
         Ok(pools)
     }

@@ -1,6 +1,6 @@
 //! Pools, and claims of their runners, as the store keeps them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use baton_core::Millis;
 use baton_core::pools::claim::{ClaimRefused, Waiting};
@@ -157,6 +157,8 @@ pub struct TakeAnswer {
     pub taken: Vec<TakenRunner>,
     /// Runners that claims of a lower priority gave back.
     pub yielded: Vec<RunnerRef>,
+    /// Claims that have runners now. The others have nothing to be verified, and in a crowd that is most of them.
+    pub holders: BTreeSet<ClaimNo>,
 }
 
 /// What became of a claim that was to be filled.
@@ -197,6 +199,8 @@ pub struct PoolExpiry {
     pub silent_ms: Millis,
     /// A running one after this: longer than an agent lives that cannot reach a server.
     pub abandoned_ms: Millis,
+    /// No server could hear agents until a moment ago, so what one has not said in time proves nothing: only runs end.
+    pub is_deaf: bool,
     /// Most of each kind.
     pub limit: usize,
 }

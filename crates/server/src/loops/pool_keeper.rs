@@ -62,7 +62,8 @@ pub(super) async fn pass(app: &App) -> Result<String, Error> {
 async fn expire(app: &App, pools: &[Pool]) -> Result<(), Error> {
     let settings = app.current();
     let mut expiry = settings.pool_expiry();
-    // While no server could hear them, agents were not silent.
+    // While no server could hear them, agents were not silent, and could not say what they had done.
+    expiry.is_deaf = !app.hearing.has_heard_for(&settings, settings.pool_heartbeat_timeout_ms);
     if !app.hearing.has_heard_for(&settings, settings.pool_silent_ms.min(settings.pool_abandon_ms)) {
         (expiry.silent_ms, expiry.abandoned_ms) = (Millis::MAX, Millis::MAX);
     }

@@ -16,10 +16,12 @@ use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 use tokio::sync::Mutex;
 
-use super::process::{Process, named};
+use super::process::{Process, marked, named};
 use super::{Create, Ended, PoolInfo, Provider, ProviderError, ProviderMachine};
 use crate::crash;
 
+/// What everything that runs on a machine has in its environment, unless it takes pains not to.
+const MACHINE_VARIABLE: &str = "BATON_MACHINE_ID";
 /// What its machines are called by type.
 const KIND: &str = "local";
 /// The file that says what is known of a machine.
@@ -87,6 +89,8 @@ fn unclear(error: io::Error) -> ProviderError {
 impl LocalProvider {
     /// Agents whose directories are in this one, which is made when it is needed.
     pub fn new(directory: PathBuf, ended: Arc<Ended>) -> LocalProvider {
+        // Agents are started in it, and would look for a relative one from there.
+        let directory = std::path::absolute(&directory).unwrap_or(directory);
         LocalProvider { directory, program: None, turn: Mutex::new(()), ended }
     }
 
@@ -136,7 +140,7 @@ impl LocalProvider {
         command
             .env("BATON_AGENT_WORK_DIRECTORY", place.join("work"))
             .envs(&wanted.environment)
-            .env("BATON_MACHINE_ID", id)
+            .env(MACHINE_VARIABLE, id)
             .current_dir(&place)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
@@ -198,7 +202,9 @@ impl LocalProvider {
         entries.flatten().filter_map(record).collect()
     }
 
+    /// Forgets a machine whose agent is no more, and ends what that has left running: a job may detach itself.
     fn forget(&self, id: &str) {
+        end_leftovers(&[id]);
         self.ended.forget(id);
         if let Err(error) = std::fs::remove_dir_all(self.place(id))
             && error.kind() != io::ErrorKind::NotFound
@@ -206,6 +212,12 @@ impl LocalProvider {
             tracing::warn!(machine = id, %error, "what an agent left behind could not be removed");
         }
     }
+}
+
+/// Ends whatever runs on these machines, where the kernel says what does.
+fn end_leftovers(machines: &[&str]) {
+    let marks: Vec<String> = machines.iter().map(|id| format!("{MACHINE_VARIABLE}={id}")).collect();
+    marked(&marks).iter().for_each(Process::kill);
 }
 
 /// The end of a file.
@@ -280,6 +292,9 @@ impl Provider for LocalProvider {
             ending.retain(Process::is_alive);
         }
         all.iter().for_each(Process::kill_group);
+        let own: Vec<&str> =
+            machines.iter().filter(|id| is_plain(id) && own(id).is_some()).map(String::as_str).collect();
+        end_leftovers(&own);
         Ok(())
     }
 

@@ -113,6 +113,30 @@ async fn an_agent_whose_server_fell_before_it_was_noted_is_found_again() {
     assert_eq!(machines.listed().await, [""; 0]);
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn what_has_detached_itself_does_not_outlive_its_machine() {
+    let script = "setsid sleep 1000 & echo $! > escaped; echo $$ >> started; wait";
+    let machines = Machines::doing(script, 2);
+    machines.provider.create(&create(2)).await.unwrap();
+    let mut escaped = Vec::new();
+    for number in 0..2 {
+        reads(&machines, number, "started").await;
+        let pid = machines.file(number, "escaped").unwrap().trim().parse().unwrap();
+        escaped.push(Process::of(pid).unwrap());
+    }
+    // One agent is killed, the other one ended in good order.
+    machines.provider.read(&machines.id(0)).unwrap().process.unwrap().kill_group();
+    while machines.listed().await.len() == 2 {
+        tokio::task::yield_now().await;
+    }
+    assert!(escaped[1].is_alive());
+    machines.provider.terminate(&pool("t-1"), &[machines.id(1)]).await.unwrap();
+    while escaped.iter().any(Process::is_alive) {
+        tokio::task::yield_now().await;
+    }
+}
+
 #[tokio::test]
 async fn a_directory_without_a_record_is_what_a_fallen_server_left() {
     let machines = Machines::doing(WAITS, 2);

@@ -29,6 +29,13 @@ impl Process {
         }
     }
 
+    /// Ends it.
+    pub fn kill(&self) {
+        if let Some(pid) = Pid::from_raw(self.pid).filter(|_| self.is_alive()) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+
     /// Ends its group: itself, and what it may have left behind there. To be called while it lives, or just after its end: as long as the group
     /// has somebody in it, its number is nobody else's.
     pub fn kill_group(&self) {
@@ -63,6 +70,20 @@ pub(super) fn named(name: &str) -> Option<Process> {
         (arguments.split(|byte| *byte == 0).next()? == name.as_bytes()).then_some(())?;
         Process::of(pid)
     })
+}
+
+/// Processes that have one of these in their environment (`NAME=value`), where the kernel says.
+pub(super) fn marked(marks: &[String]) -> Vec<Process> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let has_mark = |environment: &[u8]| {
+        environment.split(|byte| *byte == 0).any(|variable| marks.iter().any(|mark| mark.as_bytes() == variable))
+    };
+    let found = |entry: std::fs::DirEntry| {
+        // First who it is, then what it has: a later process with the number is not taken for it.
+        let process = Process::of(entry.file_name().to_str()?.parse().ok()?)?;
+        has_mark(&std::fs::read(entry.path().join("environ")).ok()?).then_some(process)
+    };
+    entries.flatten().filter_map(found).collect()
 }
 
 /// Ends the group of a process when it is dropped, unless it was let go.

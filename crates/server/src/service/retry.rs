@@ -1,9 +1,10 @@
 //! retry: makes a new run of one that has ended, by hand. The old one stays as it is.
 
-use baton_core::RunId;
 use baton_core::machine::Options;
+use baton_core::{Millis, RunId};
 use baton_store::{Due, Idempotency, Lane, NewRun, RunRecord, Scope, Submitted};
 
+use super::workflows::start;
 use super::{check_name, submit, visible};
 use crate::auth::Caller;
 use crate::{App, Error};
@@ -12,7 +13,19 @@ use crate::{App, Error};
 pub async fn one(app: &App, caller: &Caller, run: RunId, key: Option<&str>) -> Result<Submitted, Error> {
     key.map_or(Ok(()), |key| check_name("Idempotency-Key", key))?;
     let record = visible(app, caller, Scope::Submit, run).await?;
-    submit::take_in_again(app, vec![again(app, record, key)?]).await?.pop().ok_or(Error::Internal)
+    let again = again(app, record, key)?;
+    let options = again.options.clone();
+    let submitted = submit::take_in_again(app, vec![again]).await?.pop().ok_or(Error::Internal)?;
+    time_out(app, &submitted, options.as_ref()).await?;
+    Ok(submitted)
+}
+
+/// Gives a run as much time as the one that it repeats had.
+pub(crate) async fn time_out(app: &App, submitted: &Submitted, options: Option<&Options>) -> Result<(), Error> {
+    match options.and_then(|options| options.run_timeout_ms).and_then(|ms| Millis::try_from(ms).ok()) {
+        Some(ms) => start::set_deadline(app, submitted.run, ms, false).await,
+        None => Ok(()),
+    }
 }
 
 /// The run that repeats one that has ended.

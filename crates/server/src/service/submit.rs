@@ -295,6 +295,7 @@ fn options(run: &SubmitRun) -> Option<Options> {
         retry: run.retry.clone().unwrap_or_default(),
         max_losses: run.max_losses.unwrap_or(baton_core::machine::LOSSES_DEFAULT),
         timeout_ms: run.timeout_ms,
+        run_timeout_ms: None,
     };
     (options != Options::default()).then_some(options)
 }

@@ -44,6 +44,7 @@ impl Settings {
             release_ms: self.pool_release(),
             silent_ms: ms(self.pool_silent_ms),
             abandoned_ms: ms(self.pool_abandon_ms.saturating_add(ABANDONED_MARGIN_MS)),
+            is_deaf: false,
             limit: EXPIRE_MAX,
         }
     }

@@ -145,6 +145,29 @@ async fn a_retry_goes_on_after_what_was_completed(on: On) {
     assert_eq!(rig.poll(&worker).await.steps, []);
 }
 
+async fn a_retry_has_as_much_time_as_the_first(on: On) {
+    let mut rig = Rig::start(on).await;
+    let timed = v1::StartWorkflowRequest { timeout: Some(prost_types::Duration { seconds: 60, nanos: 0 }), ..order() };
+    let first = rig.client.start_workflow(timed).await.unwrap().into_inner().run_id;
+    times_out(&mut rig, &first).await;
+    for from_start in [false, true] {
+        let retry = v1::RetryWorkflowRunRequest { run_id: first.clone(), from_start };
+        let again = rig.client.retry_workflow_run(retry).await.unwrap().into_inner().run_id;
+        times_out(&mut rig, &again).await;
+    }
+}
+
+/// A minute passes, and a run ends with it and not before.
+async fn times_out(rig: &mut Rig, run: &str) {
+    rig.server.clock.advance(59_999);
+    assert_eq!(rig.state(run).await, RunState::Pending);
+    rig.server.clock.advance(2);
+    let wait = v1::WaitWorkflowRunRequest { run_id: run.into(), wait: None };
+    let ended = tokio::time::timeout(PATIENCE, rig.client.wait_workflow_run(wait)).await.expect("it does not end");
+    let ended = ended.unwrap().into_inner();
+    assert_eq!((ended.state(), ended.reason.as_str()), (RunState::Failed, "timeout"));
+}
+
 async fn what_is_published_can_be_asked_for(on: On) {
     let mut rig = Rig::start(on).await;
     let (_, run) = rig.held().await;
@@ -195,6 +218,7 @@ on_both!(
     whoever_waits_hears_of_the_end_at_once,
     lists_have_pages_and_a_true_count,
     a_retry_goes_on_after_what_was_completed,
+    a_retry_has_as_much_time_as_the_first,
     what_is_published_can_be_asked_for,
     a_pinned_workflow_goes_to_its_version_only,
     a_timeout_ends_the_workflow_and_its_lease,

@@ -60,6 +60,12 @@ impl PoolView {
         PoolStock { now, pool: self.pool, stock, waiting }
     }
 
+    /// What to answer when nobody takes anything.
+    pub fn nothing_taken(&self) -> TakeAnswer {
+        let holders = self.held.iter().filter_map(|runner| runner.rules.owner).collect();
+        TakeAnswer { holders, ..TakeAnswer::default() }
+    }
+
     /// The claims that wait, in their order, with what each lacks.
     pub fn waiting(&self) -> Vec<Waiting> {
         let lacks = |claim: &PoolClaim| {
@@ -144,7 +150,7 @@ pub(crate) fn choose(view: &PoolView) -> Choice {
 /// Takes what was chosen, as far as it is still as it was seen.
 pub(crate) fn take(sheet: &mut Sheet, view: &PoolView, choice: &Choice, rules: &TakeRules) -> TakeAnswer {
     let now = sheet.now;
-    let mut answer = TakeAnswer::default();
+    let mut answer = view.nothing_taken();
     for (claim_no, seen) in &choice.taken {
         let Some(claim) = view.claims.iter().find(|claim| claim.number == *claim_no) else { continue };
         let Some(row) = sheet.get(seen.runner) else { continue };
@@ -156,6 +162,7 @@ pub(crate) fn take(sheet: &mut Sheet, view: &PoolView, choice: &Choice, rules: &
             row.uses += 1;
         });
         let runner = RunnerRef { runner: seen.runner, epoch: next.epoch };
+        answer.holders.insert(*claim_no);
         answer.taken.push(TakenRunner { claim: *claim_no, run_id: claim.run_id.clone(), runner });
     }
     let yielded: Vec<_> = choice.yielded.iter().map(|(claim, runner)| (*claim, *runner)).collect();

@@ -37,9 +37,12 @@ pub(crate) fn gone(sheet: &mut Sheet, id: RunnerId) -> RunnerAnswer {
 }
 
 /// Ends a runner whose deadline has passed.
-pub(crate) fn expire(sheet: &mut Sheet, id: RunnerId) -> RunnerAnswer {
+pub(crate) fn expire(sheet: &mut Sheet, id: RunnerId, expiry: &PoolExpiry) -> RunnerAnswer {
     let now = sheet.now;
-    moved(sheet, id, "", |rules| runner::expire(rules, now))
+    moved(sheet, id, "", |rules| match expiry.is_deaf && rules.state != RunnerState::Running {
+        true => Err(Refused::NotDue),
+        false => runner::expire(rules, now),
+    })
 }
 
 /// Ends a runner whose agent has been silent for too long, counted back from `called_at`.

@@ -15,7 +15,7 @@ pub(crate) fn rules() -> TakeRules {
 }
 
 pub(crate) fn expiry() -> PoolExpiry {
-    PoolExpiry { release_ms: 60_000, silent_ms: 30_000, abandoned_ms: 600_000, limit: 100 }
+    PoolExpiry { release_ms: 60_000, silent_ms: 30_000, abandoned_ms: 600_000, is_deaf: false, limit: 100 }
 }
 
 /// A pool with idle runners, whose identifiers are in order.

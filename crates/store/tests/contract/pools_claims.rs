@@ -72,11 +72,17 @@ async fn claims_are_listed_newest_first(rig: Rig) {
 async fn a_claim_takes_idle_runners_and_gets_all_of_them_at_once(rig: Rig) {
     let pool = PoolRig::new(rig, 5).await;
     pool.idle(4).await;
+    assert!(pool.take().await.holders.is_empty(), "nobody wants anything");
     let claim = pool.open("one", 3).await;
-    let taken = pool.take().await.taken;
+    let wanted = Wanted { cpu: Some(4_000), ..Wanted::default() };
+    pool.open_with(NewPoolClaim { wanted, ..new_claim(pool.number(), "nothing fits", 1) }).await;
+    let first = pool.take().await;
+    let taken = first.taken;
     assert_eq!(taken.len(), 3);
     assert!(taken.iter().all(|one| one.claim == claim.number && one.run_id == "one" && one.runner.epoch.0 == 1));
-    assert_eq!(pool.take().await.taken, [], "it has what it wants");
+    let second = pool.take().await;
+    assert_eq!(second.taken, [], "it has what it wants");
+    assert_eq!((first.holders, second.holders), ([claim.number].into(), [claim.number].into()));
     let runner = pool.runner(taken[0].runner.runner).await;
     assert_eq!((runner.rules.state, runner.rules.owner, runner.uses), (RunnerState::Claimed, Some(claim.number), 1));
     assert_eq!(runner.rules.deadline, Some(START + 180_000), "a new machine has three minutes from its order");

@@ -25,7 +25,7 @@ pub fn rules() -> TakeRules {
 }
 
 pub fn expiry() -> PoolExpiry {
-    PoolExpiry { release_ms: RELEASE_MS, silent_ms: 30_000, abandoned_ms: 600_000, limit: 1_000 }
+    PoolExpiry { release_ms: RELEASE_MS, silent_ms: 30_000, abandoned_ms: 600_000, is_deaf: false, limit: 1_000 }
 }
 
 pub fn spec(max_size: u32) -> PoolSpec {

@@ -189,6 +189,8 @@ async fn what_lasts_too_long_is_ended(rig: Rig) {
     pool.later(10_000);
     assert_eq!(causes(expire().await), [], "in time is in time");
     pool.later(1);
+    let deaf = baton_store::PoolExpiry { is_deaf: true, ..quiet };
+    assert_eq!(causes(pool.store().expire_pools(deaf).await.unwrap()), [], "nobody could hear it");
     let expired = expire().await;
     assert_eq!(expired.runners[0].id, claimed);
     assert_eq!(causes(expired), [Some(Cause::RegisterTimeout)]);
@@ -219,11 +221,13 @@ async fn a_claim_that_waits_too_long_fails_and_one_that_runs_too_long_loses_its_
     assert!(expired.runners.iter().all(|runner| runner.rules.state == RunnerState::Releasing), "they are given back");
 
     pool.later(RUNTIME_MS);
-    let expired = pool.store().expire_pools(quiet).await.unwrap();
+    let deaf = baton_store::PoolExpiry { is_deaf: true, ..quiet };
+    let expired = pool.store().expire_pools(deaf).await.unwrap();
     let told: Vec<_> = expired.claims.iter().map(|claim| (claim.number, claim.state, claim.reason)).collect();
     assert_eq!(told, [(running.number, ClaimState::Released, Some(ClaimReason::RuntimeOver))]);
     let runner = pool.runner(runners[0].runner).await;
-    assert_eq!((runner.rules.state, runner.rules.cause), (RunnerState::Terminating, Some(Cause::RuntimeOver)));
+    let over = (RunnerState::Terminating, Some(Cause::RuntimeOver));
+    assert_eq!((runner.rules.state, runner.rules.cause), over, "whether anybody was heard or not");
 }
 
 async fn silent_runners_are_ended_and_running_ones_get_more_time(rig: Rig) {

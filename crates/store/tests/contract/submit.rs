@@ -31,6 +31,7 @@ async fn a_submitted_run_is_pending_and_can_be_read(rig: Rig) {
         retry: RetryPolicy { max_attempts: 7, non_retryable: vec!["out_of_memory".into()], ..RetryPolicy::default() },
         max_losses: 1,
         timeout_ms: Some(60_000),
+        run_timeout_ms: Some(90_000),
     };
     let new = NewRun {
         priority: 8,

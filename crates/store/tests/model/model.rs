@@ -322,7 +322,7 @@ pub fn options(choice: Choice) -> Options {
     let retry = RetryPolicy { max_attempts: 2, first_interval_ms: 400, ..RetryPolicy::default() };
     match choice {
         Choice::Default => Options::default(),
-        Choice::Short => Options { retry, max_losses: 1, timeout_ms: None },
+        Choice::Short => Options { retry, max_losses: 1, ..Options::default() },
         Choice::Timed => Options { retry, timeout_ms: Some(3_000), ..Options::default() },
     }
 }

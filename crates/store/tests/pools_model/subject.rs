@@ -86,7 +86,8 @@ impl Subject {
             Action::Gone(runner) => format!("{:?}", store.note_gone(vec![runner]).await.unwrap()),
             Action::Expire => {
                 let (silent_ms, abandoned_ms) = (SILENT_MS, ABANDONED_MS);
-                let expiry = PoolExpiry { release_ms: RELEASE_MS, silent_ms, abandoned_ms, limit: 1_000 };
+                let expiry =
+                    PoolExpiry { release_ms: RELEASE_MS, silent_ms, abandoned_ms, is_deaf: false, limit: 1_000 };
                 format!("{:?}", store.expire_pools(expiry).await.unwrap())
             }
             Action::Pass(ms) => {

@@ -191,5 +191,6 @@ fn options(app: &App) -> Options {
         retry: RetryPolicy { max_attempts: 1, ..RetryPolicy::default() },
         max_losses: app.settings.build_losses_max,
         timeout_ms: Some(app.current().build_timeout_ms),
+        run_timeout_ms: None,
     }
 }

@@ -15,7 +15,7 @@ use baton_store::{
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-use super::{find, no_pool};
+use super::{find, machines, no_pool};
 use crate::auth::Caller;
 use crate::{App, Error, crash};
 
@@ -300,17 +300,7 @@ fn standing_of(runners: &BTreeMap<RunnerState, u64>, max_size: u32, error: Optio
 
 /// Every runner that a claim has.
 pub(crate) async fn runners_of(app: &App, claim: ClaimNo) -> Result<Vec<PoolRunner>, Error> {
-    let filter = RunnerFilter { claim: Some(claim), ..RunnerFilter::default() };
-    let mut all: Vec<PoolRunner> = Vec::new();
-    loop {
-        let after = all.last().map(|runner| runner.id);
-        let page = app.store.runners(filter, Page { after, limit: PAGE }).await?;
-        let is_last = page.len() < PAGE;
-        all.extend(page);
-        if is_last {
-            return Ok(all);
-        }
-    }
+    machines::read(app, RunnerFilter { claim: Some(claim), ..RunnerFilter::default() }).await
 }
 
 fn shown(runner: PoolRunner) -> Option<ClaimRunner> {

@@ -11,7 +11,7 @@ use baton_core::pools::{BackoffRule, Cause, Machine, OrderId, RunnerId, RunnerSt
 use baton_core::{Millis, token};
 use baton_store::{MachineAnswer, NewMachine, Order, Page, Pool, PoolRunner, RunnerAnswer, RunnerEnd, RunnerFilter};
 
-use super::github;
+use super::{github, told};
 use crate::providers::{
     self, Create, MACHINE_ID_BYTES_MAX, PROVIDER_DEFAULT, Provider, ProviderError, ProviderMachine,
 };
@@ -21,12 +21,22 @@ use crate::{App, Error, crash};
 /// Rows that are read at once.
 const PAGE: usize = 1_000;
 
-/// Calls a provider, for as long as that may take.
-async fn call<T>(app: &App, asked: impl Future<Output = Result<T, ProviderError>>) -> Result<T, ProviderError> {
-    let _permit = app.pools.calls.acquire().await;
+/// Calls the provider of a pool, for as long as that may take.
+async fn call<T>(
+    app: &App,
+    pool: &Pool,
+    what: &str,
+    asked: impl Future<Output = Result<T, ProviderError>>,
+) -> Result<T, ProviderError> {
+    let calls = app.pools.calls(pool.number);
+    let _permit = calls.acquire().await;
     let most = Duration::from_millis(app.current().pool_provider_timeout_ms);
-    let late = |_| ProviderError::Unclear(format!("the provider did not answer within {} ms", most.as_millis()));
-    tokio::time::timeout(most, asked).await.map_err(late)?
+    let late = |_| Err(ProviderError::Unclear(format!("the provider did not answer within {} ms", most.as_millis())));
+    let answer = tokio::time::timeout(most, asked).await.unwrap_or_else(late);
+    if answer.is_err() {
+        app.metrics.pools.note_failed_call(pool, what);
+    }
+    answer
 }
 
 /// The provider of a pool. Another server may have it when this one does not.
@@ -64,7 +74,7 @@ pub(crate) async fn create(app: &App, pool: &Pool, order: &Order) -> Result<(), 
                 Err(error) => Err(ProviderError::Unclear(error.to_string())),
             }
         };
-        match call(app, asking).await {
+        match call(app, pool, "create", asking).await {
             Ok(None) => return Ok(()),
             Ok(Some(made)) => {
                 crash::point("order.created");
@@ -124,8 +134,11 @@ async fn take_over(
     let rows = live_runners(app, pool).await?;
     let others = rows.iter().filter(|row| row.order != order);
     let others: BTreeSet<&str> = others.filter_map(|row| row.machine_id.as_deref()).collect();
-    let is_new = |machine: &ProviderMachine| !others.contains(machine.id.as_str()) && has_a_name(pool, &machine.id);
-    let made: Vec<_> = made.into_iter().filter(is_new).collect();
+    let is_new = |machine: &ProviderMachine| !others.contains(machine.id.as_str());
+    let (made, nameless): (Vec<_>, Vec<_>) =
+        made.into_iter().filter(is_new).partition(|machine| can_be_kept(&machine.id));
+    let nameless = nameless.into_iter().map(|machine| machine.id).filter(|id| !id.is_empty()).collect();
+    end_machines(app, pool, provider, nameless, "their names cannot be kept").await;
     if made.is_empty() {
         return Ok(());
     }
@@ -157,12 +170,9 @@ fn bounded(machine: Machine) -> Machine {
     Machine { kind, usage, cpu: cpu.min(CPU_MAX), memory_mib: memory_mib.min(MEMORY_MIB_MAX) }
 }
 
-fn has_a_name(pool: &Pool, id: &str) -> bool {
-    let is_good = (1..=MACHINE_ID_BYTES_MAX).contains(&id.len()) && !id.chars().any(char::is_control);
-    if !is_good {
-        tracing::warn!(pool = pool.name, machine = id, "the provider names a machine in a way that cannot be kept");
-    }
-    is_good
+/// Whether the name that a provider has for a machine can be written down.
+fn can_be_kept(id: &str) -> bool {
+    (1..=MACHINE_ID_BYTES_MAX).contains(&id.len()) && !id.chars().any(char::is_control)
 }
 
 /// Ends machines that no row is for.
@@ -172,7 +182,7 @@ async fn end_machines(app: &App, pool: &Pool, provider: &dyn Provider, machines:
     }
     tracing::warn!(pool = pool.name, ?machines, why, "machines are ended");
     let info = app.pools.info(pool);
-    if let Err(error) = call(app, provider.terminate(&info, &machines)).await {
+    if let Err(error) = call(app, pool, "terminate", provider.terminate(&info, &machines)).await {
         // They are found again when the provider is asked what it has.
         tracing::warn!(pool = pool.name, %error, "machines could not be ended");
     }
@@ -184,14 +194,14 @@ pub(crate) async fn terminate(app: &App, pool: &Pool, runners: Vec<PoolRunner>) 
     let info = app.pools.info(pool);
     let machines: Vec<String> = runners.iter().filter_map(|runner| runner.machine_id.clone()).collect();
     if !machines.is_empty() {
-        if let Err(error) = call(app, provider.terminate(&info, &machines)).await {
+        if let Err(error) = call(app, pool, "terminate", provider.terminate(&info, &machines)).await {
             tracing::warn!(pool = pool.name, %error, "machines are to be ended again");
             app.pools.keeper.ring_in(app.current().pool_ask());
             return Ok(());
         }
         crash::point("machines.terminated");
     }
-    let listed = match call(app, provider.list(&info)).await {
+    let listed = match call(app, pool, "list", provider.list(&info)).await {
         Ok(listed) => listed,
         Err(error) => {
             tracing::warn!(pool = pool.name, %error, "the provider does not say what it has");
@@ -266,7 +276,7 @@ fn is_abandoned(app: &App, runner: &PoolRunner, now: Millis) -> bool {
 pub(crate) async fn sweep(app: &App, pool: &Pool) -> Result<(), Error> {
     let Some(provider) = provider(app, pool) else { return Ok(()) };
     let begun = app.store.now().await?;
-    let listed = match call(app, provider.list(&app.pools.info(pool))).await {
+    let listed = match call(app, pool, "list", provider.list(&app.pools.info(pool))).await {
         Ok(listed) => listed,
         Err(error) => {
             tracing::warn!(pool = pool.name, %error, "the provider does not say what it has");
@@ -355,17 +365,19 @@ async fn lose(
         cause: Cause::Lost,
         detail: "the provider does not list its machine any more".into(),
     });
-    end_lost(app, lost.collect()).await
+    end_lost(app, pool, lost.collect()).await
 }
 
-async fn end_lost(app: &App, ends: Vec<RunnerEnd>) -> Result<(), Error> {
+async fn end_lost(app: &App, pool: &Pool, ends: Vec<RunnerEnd>) -> Result<(), Error> {
     if ends.is_empty() {
         return Ok(());
     }
-    let lost: Vec<RunnerId> = ends.iter().map(|end| end.runner.runner).collect();
-    let answers = app.store.end_runners(ends).await?;
-    let moved = lost.into_iter().zip(answers).filter(|(_, answer)| matches!(answer, RunnerAnswer::Moved(..)));
-    app.pools.tell(moved.map(|(runner, _)| runner));
+    let answers = app.store.end_runners(ends.clone()).await?;
+    let moved = ends.iter().zip(answers).filter(|(_, answer)| matches!(answer, RunnerAnswer::Moved(..)));
+    app.pools.tell(moved.map(|(end, _)| {
+        told::discarded(pool, end.runner.runner, end.cause, &end.detail);
+        end.runner.runner
+    }));
     app.pools.keeper.ring();
     app.pools.claims.ring();
     Ok(())
@@ -395,8 +407,8 @@ pub(crate) async fn note_ended(app: &App, pools: &[Pool]) -> Result<(), Error> {
     if ended.is_empty() {
         return Ok(());
     }
-    let mut ends = Vec::new();
     for pool in pools.iter().filter(|pool| pool.spec.provider == PROVIDER_DEFAULT) {
+        let mut ends = Vec::new();
         for row in live_runners(app, pool).await? {
             let Some((machine, words)) = row.machine_id.as_ref().and_then(|id| ended.get_key_value(id)) else {
                 continue;
@@ -406,8 +418,9 @@ pub(crate) async fn note_ended(app: &App, pools: &[Pool]) -> Result<(), Error> {
             }
             app.pools.ended.forget(machine);
         }
+        end_lost(app, pool, ends).await?;
     }
-    end_lost(app, ends).await
+    Ok(())
 }
 
 pub(super) async fn all_runners(app: &App, pool: &Pool) -> Result<Vec<PoolRunner>, Error> {
@@ -419,7 +432,8 @@ async fn live_runners(app: &App, pool: &Pool) -> Result<Vec<PoolRunner>, Error> 
     read(app, RunnerFilter { pool: Some(pool.number), not_state, ..RunnerFilter::default() }).await
 }
 
-async fn read(app: &App, filter: RunnerFilter) -> Result<Vec<PoolRunner>, Error> {
+/// Every runner of this kind.
+pub(super) async fn read(app: &App, filter: RunnerFilter) -> Result<Vec<PoolRunner>, Error> {
     let mut all: Vec<PoolRunner> = Vec::new();
     loop {
         let after = all.last().map(|runner| runner.id);

@@ -165,6 +165,7 @@ impl Spec {
             }),
             max_losses: run.max_losses.unwrap_or(machine::LOSSES_DEFAULT),
             timeout_ms: run.timeout_ms,
+            run_timeout_ms: run.run_timeout_ms,
         };
         FireRun {
             at,

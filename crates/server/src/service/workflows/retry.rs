@@ -22,11 +22,12 @@ pub async fn one(app: &App, caller: &Caller, run: RunId, from_start: bool) -> Re
         )));
     }
     payloads::reuse(app, &again.input).await?;
-    let lane = again.lane;
+    let (lane, options) = (again.lane, again.options.clone());
     let admission = submit::admit_one(app, &again).await?;
     app.metrics.submit.calls.inc();
     let submitted = app.store.retry_from(run, again, app.entropy.bits()).await?;
     drop(admission);
+    retry::time_out(app, &submitted, options.as_ref()).await?;
     app.metrics.submit.runs.inc();
     let mut woken = Woken::default();
     note(&mut woken, lane.lane, &submitted);

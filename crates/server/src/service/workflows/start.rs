@@ -71,7 +71,7 @@ async fn time_out(app: &App, submitted: &Submitted, timeout_ms: Millis) -> Resul
 }
 
 /// Ends a run that has not ended after this long: as cancelled, or as failed.
-pub(super) async fn set_deadline(app: &App, run: RunId, after_ms: Millis, cancels: bool) -> Result<(), Error> {
+pub(crate) async fn set_deadline(app: &App, run: RunId, after_ms: Millis, cancels: bool) -> Result<(), Error> {
     app.store.set_deadlines(vec![(run, after_ms, cancels)]).await?;
     app.deadlines.ring_in(after_ms);
     Ok(())
@@ -94,6 +94,7 @@ pub(super) async fn new_run(app: &App, start: Start) -> Result<NewRun, Error> {
             retry: start.retry.unwrap_or(RetryPolicy { max_attempts: 1, ..RetryPolicy::default() }),
             max_losses: LOSSES_DEFAULT,
             timeout_ms: None,
+            run_timeout_ms: start.timeout_ms.and_then(|ms| u64::try_from(ms).ok()),
         }),
         retry_of: None,
         input: start.input,

@@ -14,6 +14,8 @@ pub enum Mood {
     Refuses(&'static str),
     /// Never answers, and makes nothing.
     Hangs,
+    /// Never answers for pools whose names begin like this.
+    HangsFor(&'static str),
     /// Makes half of what was asked for, and its answer is lost.
     FallsHalfway,
     /// Makes one more than was asked for.
@@ -145,6 +147,7 @@ impl Provider for Fake {
             match mood {
                 Some(Mood::Refuses(why)) => Some(Err(ProviderError::Refused(why.into()))),
                 Some(Mood::Hangs) => None,
+                Some(Mood::HangsFor(name)) if wanted.pool.name.starts_with(name) => None,
                 Some(Mood::FallsHalfway) => {
                     state.make(wanted, wanted.count / 2);
                     Some(Err(ProviderError::Unclear("fell over".into())))
@@ -164,7 +167,7 @@ impl Provider for Fake {
                 Some(Mood::HasNoSpot) if wanted.usage == Usage::Spot => {
                     Some(Err(ProviderError::Refused("no spot capacity".into())))
                 }
-                Some(Mood::HasNoSpot) | None => Some(Ok(state.make(wanted, wanted.count))),
+                Some(Mood::HasNoSpot | Mood::HangsFor(_)) | None => Some(Ok(state.make(wanted, wanted.count))),
             }
         });
         match answer {

@@ -38,6 +38,22 @@ async fn a_provider_that_hangs_is_given_up_and_asked_again(on: On) {
     rig.server.clock.advance(30_101);
     rig.idle(1).await;
     assert_eq!(tokens(&rig).len(), 1);
+    let failed = r#"baton_pool_provider_calls_failed_total{namespace="default",pool="ci",what="create"} 1"#;
+    eventually("the call that hung is counted", async || {
+        rig.server.client.metrics().await.unwrap().lines().any(|line| line == failed)
+    })
+    .await;
+}
+
+async fn a_provider_that_hangs_for_one_pool_keeps_no_other_waiting(on: On) {
+    let rig = Rig::start(on).await;
+    rig.fake.always(Some(Mood::HangsFor("stuck")));
+    for number in 0..20 {
+        rig.pool(json!({"name": format!("stuck-{number}"), "min_idle": 1, "max_size": 1})).await;
+    }
+    eventually("all of them hang", async || rig.fake.asked().len() == 20).await;
+    rig.pool(json!({"min_idle": 1, "max_size": 1})).await;
+    rig.idle(1).await;
 }
 
 async fn machines_that_nobody_asked_for_are_ended(on: On) {
@@ -52,11 +68,15 @@ async fn machines_that_nobody_asked_for_are_ended(on: On) {
     eventually("it is forgotten", async || rig.server.app.pools.strays_seen() == 0).await;
     // One that just appears has a while to turn out to be somebody's.
     rig.fake.appear("stray", "not-an-order");
+    // Also when it has a name that cannot be written down.
+    let token = rig.fake.asked()[0].token.clone();
+    rig.fake.appear("two\nlines", &token);
     rig.server.clock.advance(30_000);
-    eventually("it was seen", async || rig.server.app.pools.strays_seen() == 1).await;
+    eventually("they were seen", async || rig.server.app.pools.strays_seen() == 2).await;
     assert_eq!(rig.fake.terminated().len(), 1);
     rig.server.clock.advance(120_000);
-    eventually("it is ended", async || rig.fake.terminated().contains(&"stray".to_owned())).await;
+    let is_ended = |id: &str| rig.fake.terminated().iter().any(|ended| ended == id);
+    eventually("both are ended", async || is_ended("stray") && is_ended("two\nlines")).await;
     assert_eq!(rig.fake.machines().len(), 1);
 }
 
@@ -320,6 +340,7 @@ on_both!(
     the_time_that_machines_are_idle_is_shown_while_it_lasts,
     a_provider_that_falls_halfway_is_asked_again_under_the_same_token,
     a_provider_that_hangs_is_given_up_and_asked_again,
+    a_provider_that_hangs_for_one_pool_keeps_no_other_waiting,
     machines_that_nobody_asked_for_are_ended,
     machines_that_others_have_are_left_alone_whatever_a_provider_says,
     a_machine_that_is_lost_is_replaced,

@@ -21,6 +21,13 @@ use crate::{
 /// How often a choice is made anew because somebody else was faster with one of its runners.
 const CHOICES_MAX: u32 = 8;
 
+/// What became of a choice.
+enum Held {
+    Enough(TakeAnswer),
+    /// Somebody else had some of it. Nothing has changed.
+    TooFew(TakeAnswer),
+}
+
 impl PostgresStore {
     pub(super) async fn open_pool_claim(&self, new: &NewPoolClaim) -> Outcome<OpenAnswer> {
         if let Some(known) = self.read_pool_claim(new.pool, &new.run_id).await? {
@@ -115,17 +122,19 @@ impl PostgresStore {
         // At first nobody is waited for: a removal has the row, or a heartbeat, and there may be another runner that fits. When there is none, it
         // is worth to wait: heartbeats lock many rows at once, and let go of them soon.
         match self.take_held(pool, rules, sql::HOLD_FREE_RUNNERS).await? {
-            Some(answer) => Ok(answer),
-            None => Ok(self.take_held(pool, rules, sql::HOLD_RUNNERS).await?.unwrap_or_default()),
+            Held::Enough(answer) => Ok(answer),
+            Held::TooFew(..) => match self.take_held(pool, rules, sql::HOLD_RUNNERS).await? {
+                Held::Enough(answer) | Held::TooFew(answer) => Ok(answer),
+            },
         }
     }
 
-    /// Takes runners that `hold` gets hold of. `None`: too few, because somebody else had them; nothing has changed.
-    async fn take_held(&self, pool: PoolNo, rules: &TakeRules, hold: &str) -> Outcome<Option<TakeAnswer>> {
+    /// Takes runners that `hold` gets hold of.
+    async fn take_held(&self, pool: PoolNo, rules: &TakeRules, hold: &str) -> Outcome<Held> {
         let session = self.database.transaction().await?;
         let Some(mut view) = self.view_pool(&session, sql::LOCK_POOL, pool).await? else {
             session.roll_back().await?;
-            return Ok(Some(TakeAnswer::default()));
+            return Ok(Held::Enough(TakeAnswer::default()));
         };
         let mut choice = choose_held(&session, &mut view).await?;
         let wanted = choice.taken.len();
@@ -135,7 +144,7 @@ impl PostgresStore {
             }
             if choice.runners().is_empty() {
                 session.roll_back().await?;
-                return Ok(Some(TakeAnswer::default()));
+                return Ok(Held::Enough(view.nothing_taken()));
             }
             let mut held = self.hold_sheet(&session, hold, choice.runners()).await?;
             let lost = choice.collisions(&held);
@@ -146,10 +155,10 @@ impl PostgresStore {
             }
             let answer = rules::take(&mut held, &view, &choice, rules);
             sheet::commit(&session, &held).await?;
-            return Ok(Some(answer));
+            return Ok(Held::Enough(answer));
         }
         session.roll_back().await?;
-        Ok(None)
+        Ok(Held::TooFew(view.nothing_taken()))
     }
 
     /// Locks a claim and its runners.

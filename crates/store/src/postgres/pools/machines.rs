@@ -168,7 +168,7 @@ impl PostgresStore {
             }
         }
         let overdue = self.database.query(sql::LIST_OVERDUE_RUNNERS, params![now, limit]).await?;
-        let ended = retried!(self.end_found(&overdue, runners::expire))?;
+        let ended = retried!(self.end_found(&overdue, |sheet, id| runners::expire(sheet, id, expiry)))?;
         moved.extend(ended.into_iter().map(|runner| (runner.id, runner)));
         let stranded = self.database.query(sql::LIST_STRANDED_RUNNERS, params![limit]).await?;
         let given_back = retried!(self.give_back_stranded(&stranded, expiry))?;

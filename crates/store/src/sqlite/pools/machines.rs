@@ -144,7 +144,9 @@ pub(super) fn expire(sql: &Sql<'_>, expiry: &PoolExpiry, called_at: Millis) -> S
     }
     let overdue = sql.rows(statements::LIST_OVERDUE_RUNNERS, params![sql.now, limit], |row| rows::runner_id(row, 0))?;
     let mut held = sheet::of_runners(sql, overdue.iter().copied())?;
-    moved.extend(overdue.into_iter().filter(|id| matches!(runners::expire(&mut held, *id), RunnerAnswer::Moved(..))));
+    moved.extend(
+        overdue.into_iter().filter(|id| matches!(runners::expire(&mut held, *id, expiry), RunnerAnswer::Moved(..))),
+    );
     sheet::write(sql, &held)?;
 
     let stranded = sql.rows(statements::LIST_STRANDED_RUNNERS, params![limit], |row| {
