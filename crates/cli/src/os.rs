@@ -20,6 +20,15 @@ pub fn signal_group(group: u32, signal: i32) -> io::Result<()> {
     done(unsafe { libc::kill(-group, signal) })
 }
 
+/// Whether this process ignores a signal, as whoever started it may have wanted.
+pub fn is_ignored(signal: i32) -> io::Result<bool> {
+    // SAFETY: all zeroes is a valid sigaction, and without a new one the call only writes the present one into it.
+    let mut present: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure lives until the call is over.
+    done(unsafe { libc::sigaction(signal, std::ptr::null(), &mut present) })?;
+    Ok(present.sa_sigaction == libc::SIG_IGN)
+}
+
 /// Makes the child die with the thread that starts it. Start children from threads that live as long as the program.
 pub fn die_with_parent(command: &mut tokio::process::Command) {
     #[cfg(target_os = "linux")]

@@ -2,19 +2,25 @@
 
 use std::io;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Resolves with SIGTERM or Ctrl-C. Both are caught from now on, not from the first poll; the second one ends the
-/// program at once, for those who do not want to wait for a drain.
+use crate::os;
+
+/// Resolves with SIGTERM, Ctrl-C, or SIGHUP of a terminal that is gone. All are caught from now on, not from the first poll; a second
+/// SIGTERM or Ctrl-C ends the program at once, for those who do not want to wait for a drain.
 pub fn shutdown() -> io::Result<impl Future<Output = ()> + Send + 'static> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    // Whoever starts a program with nohup wants it to outlive the terminal.
+    let mut hangup = if os::is_ignored(libc::SIGHUP)? { None } else { Some(signal(SignalKind::hangup())?) };
     Ok(async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
+            () = hung_up(hangup.as_mut()) => {}
         }
         tokio::spawn(async move {
+            // Shell and kernel may both tell of the same terminal: a second SIGHUP is nobody's impatience.
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
@@ -22,4 +28,11 @@ pub fn shutdown() -> io::Result<impl Future<Output = ()> + Send + 'static> {
             std::process::exit(130);
         });
     })
+}
+
+async fn hung_up(hangup: Option<&mut Signal>) {
+    match hangup {
+        Some(hangup) => _ = hangup.recv().await,
+        None => std::future::pending().await,
+    }
 }
