@@ -13,9 +13,27 @@ pub fn show(ms: u64) -> String {
     }
 }
 
+/// Writes milliseconds as `parse` reads them, without loss: `6h`, `1h30m`, `1500ms`.
+pub fn exact(ms: u64) -> String {
+    if ms == 0 || !ms.is_multiple_of(1_000) {
+        return format!("{ms}ms");
+    }
+    let seconds = ms / 1_000;
+    let units = [(seconds / 86_400, "d"), (seconds / 3_600 % 24, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
+    units.iter().filter(|(number, _)| *number > 0).map(|(number, unit)| format!("{number}{unit}")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_written_exactly_is_read_as_the_same() {
+        for (ms, text) in [(21_600_000, "6h"), (5_400_000, "1h30m"), (1_500, "1500ms"), (31_536_000_000, "365d")] {
+            assert_eq!(exact(ms), text);
+            assert_eq!(parse(text).map(|span| span.as_millis()), Ok(u128::from(ms)));
+        }
+    }
 
     #[test]
     fn spans_are_shown_with_two_units() {

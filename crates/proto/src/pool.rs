@@ -115,7 +115,7 @@ impl CreatePool {
     }
 }
 
-/// A change of a pool. What is left out stays as it is. Machines that are there already keep what they were made with.
+/// A change of a pool. What is left out stays as it is; what is there replaces what was, lists and `options` as a whole. Machines that are there already keep what they were made with.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -123,10 +123,11 @@ pub struct ChangePool {
     /// Refused with `conflict` unless the pool still has this revision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<i64>,
-    /// What the provider and the agents need to know; all of it.
+    /// What the provider and the agents need to know; all of it: an option that is left out here is gone. Whoever means to change one reads the
+    /// pool, and sends all options back with its `revision`; `***` stands for the value that a secret has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub options: Option<BTreeMap<String, String>>,
-    /// Types of machines it may use.
+    /// Types of machines it may use; all of the patterns. An empty list: any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub types: Option<Vec<String>>,
     /// How its machines are paid for.
@@ -215,9 +216,9 @@ pub struct PoolView {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct PoolStatistics {
-    /// Runners handed over that were there before their claim was opened.
+    /// Runners handed over that were ordered before their claim was opened.
     pub warm_hits: u64,
-    /// Runners handed over that were created for a claim.
+    /// Runners handed over that were ordered after it.
     pub cold_hits: u64,
     /// Half of the last 1,000 filled claims waited at most so long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -337,13 +338,13 @@ pub struct ClaimView {
     /// The rest, for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
-    /// Runners that it has now, in the order of their identifiers; not in lists.
+    /// Runners that it has now, in the order of their identifiers. Fewer than `count` once it is ready: the others are lost.
     #[serde(default)]
     pub runners: Vec<ClaimRunner>,
-    /// Runners that it had taken and that were discarded, newest first; not in lists, and at most 100.
+    /// Runners that it had taken and that were discarded, newest first, and at most 100.
     #[serde(default)]
     pub failures: Vec<ClaimFailure>,
-    /// How many were discarded in all; not in lists.
+    /// How many were discarded in all.
     #[serde(default)]
     pub discarded: u64,
 }
@@ -400,12 +401,69 @@ pub struct ClaimFailure {
     pub detail: String,
 }
 
+/// A claim as it is listed: without its runners, those that it discarded, and how many these were. Where one claim is asked for they are
+/// there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ListedClaim {
+    /// The caller's own name for its run.
+    pub run_id: String,
+    /// The pool.
+    pub pool: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// `waiting`, `ready` (all machines were handed over), `released` or `failed`.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub state: ClaimState,
+    /// How many machines it wants.
+    pub count: u32,
+    /// 9 goes first.
+    pub priority: u8,
+    /// When it was opened.
+    pub opened_at: Time,
+    /// Until when it waits, and once it is ready, until when it may keep its machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Time>,
+    /// When its machines were handed over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_at: Option<Time>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Time>,
+    /// Why it ended, as in [`ClaimView`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    pub reason: Option<ClaimReason>,
+    /// The rest, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+}
+
+impl From<ClaimView> for ListedClaim {
+    fn from(claim: ClaimView) -> ListedClaim {
+        ListedClaim {
+            run_id: claim.run_id,
+            pool: claim.pool,
+            namespace: claim.namespace,
+            state: claim.state,
+            count: claim.count,
+            priority: claim.priority,
+            opened_at: claim.opened_at,
+            deadline: claim.deadline,
+            ready_at: claim.ready_at,
+            ended_at: claim.ended_at,
+            reason: claim.reason,
+            detail: claim.detail,
+        }
+    }
+}
+
 /// A page of claims, newest first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ClaimPage {
-    /// The claims, without their runners.
-    pub claims: Vec<ClaimView>,
+    /// The claims.
+    pub claims: Vec<ListedClaim>,
     /// Pass it as `cursor` to get the next page; absent on the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,

@@ -2,6 +2,7 @@
 
 use baton::ClientError;
 
+use crate::duration;
 use crate::exit::Exit;
 
 /// What a command calls the fields of the API.
@@ -258,6 +259,20 @@ pub const POOL_SCALE: Flags = Flags {
     names: &[("min_idle", "--min-idle"), ("min_idle_rules", "--idle-at"), ("max_size", "--max-size")],
 };
 
+pub const POOL_SET: Flags = Flags {
+    command: &["pool", "set"],
+    names: &[
+        ("options", "--option"),
+        ("types", "--type"),
+        ("usage", "--usage"),
+        ("min_idle", "--min-idle"),
+        ("min_idle_rules", "--idle-at"),
+        ("max_size", "--max-size"),
+        ("idle_ms", "--idle"),
+        ("runtime_ms", "--runtime"),
+    ],
+};
+
 pub const POOL_CLAIM: Flags = Flags {
     command: &["pool", "claim"],
     names: &[
@@ -268,6 +283,8 @@ pub const POOL_CLAIM: Flags = Flags {
         ("cpu", "--cpu"),
         ("memory_mib", "--memory"),
         ("max_runtime_ms", "--runtime"),
+        // Of the pool, which has a flag of the same name.
+        ("runtime_ms", "--runtime"),
         ("wait_ms", "--wait"),
         ("priority", "--priority"),
     ],
@@ -284,6 +301,32 @@ pub const WORKER_BUILD: Flags = Flags {
     ],
 };
 
+/// What the API counts in and nobody types: the names of its fields end with it.
+#[derive(Clone, Copy)]
+enum Unit {
+    Milliseconds,
+    Mebibytes,
+}
+
+impl Unit {
+    fn of(field: &str) -> Option<Unit> {
+        match field.rsplit('_').next() {
+            Some("ms") => Some(Unit::Milliseconds),
+            Some("mib") => Some(Unit::Mebibytes),
+            Some(_) | None => None,
+        }
+    }
+
+    /// A number with its unit. Numbers of milliseconds that are this small are something else, as in "365 days".
+    fn write(self, word: &str) -> Option<String> {
+        let number: u64 = word.parse().ok()?;
+        match self {
+            Unit::Milliseconds => (number >= 1_000).then(|| duration::exact(number)),
+            Unit::Mebibytes => Some(format!("{number} MiB")),
+        }
+    }
+}
+
 impl Flags {
     /// Says why a call did not work out in the words of the command line. To be given to `map_err`.
     pub fn explain(&self) -> impl Fn(ClientError) -> Exit {
@@ -299,11 +342,19 @@ impl Flags {
     /// Puts flags in the place of fields. A message begins with the field it is about; further on, only what can be
     /// nothing but a field is taken for one: "key" or "type" may be plain words there.
     fn translate(&self, message: &str) -> String {
+        let first = message.split(' ').next().unwrap_or_default();
+        let unit = Unit::of(first).filter(|_| self.names.iter().any(|(field, _)| *field == first));
+        // That a span is longer than nothing was seen to when it was typed.
+        let message = match unit {
+            Some(Unit::Milliseconds) => message.replacen(" must be 1 to ", " must be at most ", 1),
+            Some(Unit::Mebibytes) | None => message.to_owned(),
+        };
         let words = message.split(' ').enumerate().map(|(index, word)| {
-            let bare = word.trim_end_matches([',', ';', ':', '.']);
+            let bare = word.trim_start_matches('(').trim_end_matches([',', ';', ':', '.']);
             let is_field = index == 0 || bare.contains(['_', '.']);
-            match self.names.iter().find(|(field, _)| is_field && *field == bare) {
-                Some((_, flag)) => format!("{flag}{}", &word[bare.len()..]),
+            let own = self.names.iter().find(|(field, _)| is_field && *field == bare);
+            match own.map(|(_, flag)| (*flag).to_owned()).or_else(|| unit.and_then(|unit| unit.write(bare))) {
+                Some(said) => word.replacen(bare, &said, 1),
                 None => word.to_owned(),
             }
         });
@@ -317,7 +368,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Flags; 33] = [
+    const ALL: [Flags; 34] = [
         RUN_SUBMIT,
         RUN_LIST,
         WORKER_LIST,
@@ -349,6 +400,7 @@ mod tests {
         POOL_RUNNERS,
         POOL_CLAIMS,
         POOL_SCALE,
+        POOL_SET,
         POOL_CLAIM,
         WORKER_BUILD,
     ];
@@ -361,6 +413,22 @@ mod tests {
         assert_eq!(said("key must not be empty"), "--key must not be empty");
         assert_eq!(said("the key of this type is wrong"), "the key of this type is wrong");
         assert_eq!(said("max_losses must be at most 10000"), "max_losses must be at most 10000");
+    }
+
+    #[test]
+    fn numbers_get_the_units_that_people_type() {
+        let said = |message| POOL_CLAIM.translate(message);
+        let runtime = "max_runtime_ms must be 1 to 21600000 (runtime_ms of the pool)";
+        assert_eq!(said(runtime), "--runtime must be at most 6h (--runtime of the pool)");
+        let memory = "memory_mib is 65536, and machines of this pool have 1024";
+        assert_eq!(said(memory), "--memory is 65536 MiB, and machines of this pool have 1024 MiB");
+        assert_eq!(
+            said("count must be 1 to 6 (max_size of the pool), not 9"),
+            "--count must be 1 to 6 (max_size of the pool), not 9"
+        );
+        let spans = "idle_ms and runtime_ms must be at most 365 days, and runtime_ms at least 1";
+        let expected = "--idle and --runtime must be at most 365 days, and --runtime at least 1";
+        assert_eq!(POOL_CREATE.translate(spans), expected);
     }
 
     #[test]

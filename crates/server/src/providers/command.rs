@@ -96,10 +96,13 @@ impl CommandProvider {
         let name = spec.options.get(SCRIPT).map(String::as_str).unwrap_or_default();
         // A name and not a path: what may be run is up to whoever fills the directory.
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-        if name.is_empty() || name.starts_with('.') || !name.chars().all(is_plain) {
-            return Err(
-                "the provider command needs options.script, the name of a file in pool_command_directory".into()
-            );
+        if name.is_empty() {
+            let why = "the provider command needs options.script, the name of a file in pool_command_directory";
+            return Err(why.into());
+        }
+        if name.starts_with('.') || !name.chars().all(is_plain) {
+            let why = "must be a plain file name (letters, digits, and . _ -, the first no dot) in pool_command_directory";
+            return Err(format!("options.script: {name} {why}"));
         }
         let path = self.directory.join(name);
         match std::fs::metadata(&path) {

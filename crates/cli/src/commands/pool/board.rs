@@ -7,7 +7,7 @@ use baton::proto::{ClaimFailure, ClaimPhase, ClaimView};
 use baton_core::pools::ClaimState;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::show::{because, gist};
+use super::show::cause_and_gist;
 use crate::commands::build::text::printable;
 use crate::output::Table;
 
@@ -89,7 +89,7 @@ impl Board {
 pub(super) fn grouped<'a>(failures: impl Iterator<Item = &'a ClaimFailure>) -> Vec<(String, Vec<&'a ClaimFailure>)> {
     let mut groups: Vec<(String, Vec<&ClaimFailure>)> = Vec::new();
     for failure in failures {
-        let why = printable(&because(Some(failure.cause.as_str()), &gist(&failure.detail)));
+        let why = printable(&cause_and_gist(Some(failure.cause), &failure.detail));
         match groups.iter_mut().find(|(known, _)| *known == why) {
             Some((_, same)) => same.push(failure),
             None => groups.push((why, vec![failure])),
@@ -102,26 +102,34 @@ fn count(claim: &ClaimView, phase: ClaimPhase) -> usize {
     claim.runners.iter().filter(|runner| runner.phase == phase).count()
 }
 
-fn headline(claim: &ClaimView) -> String {
+/// How many machines it has less than it wants.
+pub(super) fn missing(claim: &ClaimView) -> usize {
+    (claim.count as usize).saturating_sub(claim.runners.len())
+}
+
+pub(super) fn headline(claim: &ClaimView) -> String {
     let (registering, registered, running) = (
         count(claim, ClaimPhase::Registering),
         count(claim, ClaimPhase::Registered),
         count(claim, ClaimPhase::Running),
     );
-    // Nothing comes any more when it has ended.
-    let missing = match claim.state {
-        ClaimState::Waiting | ClaimState::Ready => (claim.count as usize).saturating_sub(claim.runners.len()),
-        ClaimState::Released | ClaimState::Failed => 0,
+    let missing = missing(claim);
+    // Nothing comes any more once it was filled, or has ended.
+    let (to_come, lost) = match claim.state {
+        ClaimState::Waiting => (missing, None),
+        ClaimState::Ready => (0, (missing > 0).then(|| format!("{missing} of {} lost", claim.count))),
+        ClaimState::Released | ClaimState::Failed => (0, None),
     };
     let parts =
-        [(running, "handed over"), (registered, "registered"), (registering, "registering"), (missing, "to come")];
-    let parts: Vec<String> =
-        parts.iter().filter(|(number, _)| *number > 0).map(|(number, what)| format!("{number} {what}")).collect();
+        [(running, "handed over"), (registered, "registered"), (registering, "registering"), (to_come, "to come")];
+    let parts = parts.iter().filter(|(number, _)| *number > 0).map(|(number, what)| format!("{number} {what}"));
+    let parts: Vec<String> = parts.chain(lost).collect();
     let parts = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
     format!("{} of {}, {}{parts}", claim.run_id, claim.pool, claim.state.as_str())
 }
 
-fn table(claim: &ClaimView) -> String {
+/// The machines that a claim has.
+pub(super) fn table(claim: &ClaimView) -> String {
     let mut table = Table::new(&["machine", "type", "phase"]);
     for runner in claim.runners.iter().take(ROWS_MAX) {
         let phase = match runner.phase {
@@ -184,6 +192,8 @@ mod tests {
         let claim = waiting(&[ClaimPhase::Registered, ClaimPhase::Registering], &[]);
         assert_eq!(headline(&claim), "ci-17 of linux, waiting: 1 registered, 1 registering, 2 to come");
         assert_eq!(table(&claim), "MACHINE  TYPE   PHASE\nm-1      local  registered\nm-1      local  registering\n");
+        let ready = ClaimView { state: ClaimState::Ready, ..waiting(&[ClaimPhase::Running; 3], &[]) };
+        assert_eq!(headline(&ready), "ci-17 of linux, ready: 3 handed over, 1 of 4 lost", "nobody comes in its place");
         let failed = ClaimView { state: ClaimState::Failed, ..waiting(&[], &[]) };
         assert_eq!(headline(&failed), "ci-17 of linux, failed");
         let many = waiting(&[ClaimPhase::Running; 23], &[]);

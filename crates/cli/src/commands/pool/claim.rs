@@ -1,25 +1,23 @@
 //! `baton pool claim`: ask for machines, see them come, hand them to whoever runs next.
 
-use std::time::Duration;
+use std::io::Write;
+use std::time::{Duration, Instant};
 
 use baton::proto::{ClaimView, OpenClaim};
 use baton::{Client, ClientError};
 use baton_core::pools::{ClaimState, Usage};
 use clap::Args;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
-use super::board::{self, Board};
+use super::board::Board;
 use super::create::{parse_memory, parse_usage};
-use super::{NameArgs, show};
+use super::{NameArgs, claims, show};
 use crate::commands::flags;
+use crate::commands::patience::{PAUSE, Patience};
 use crate::exit::Exit;
 use crate::output::{Format, print_line};
 use crate::{duration, signals};
 
-/// How long a server that does not answer is asked again.
-const UNREACHABLE_MAX: Duration = Duration::from_secs(60);
-/// Pause before it is asked again.
-const PAUSE: Duration = Duration::from_secs(1);
 /// How often a claim is tried to be given up by somebody who wants to go.
 const GIVE_UP_TRIES: u32 = 3;
 /// The code of a program that was interrupted.
@@ -33,7 +31,7 @@ pub struct ClaimArgs {
     #[arg(long, value_name = "ID")]
     run_id: String,
     /// How many machines.
-    #[arg(long, short, default_value_t = 1, value_name = "N")]
+    #[arg(long, short, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
     /// Type of machines that will do, as a pattern with * and ?. May be given several times; any unless given.
     #[arg(long = "type", short = 't', value_name = "PATTERN")]
@@ -65,8 +63,7 @@ struct Asker<'a> {
     client: &'a Client,
     name: &'a NameArgs,
     run_id: &'a str,
-    /// When the server last answered.
-    answered: Instant,
+    patience: Patience,
 }
 
 /// Claims machines and waits until all are there.
@@ -83,13 +80,16 @@ pub async fn claim(client: &Client, args: ClaimArgs) -> Result<(), Exit> {
         wait_ms: args.wait.map(ms),
         priority: args.priority,
     };
-    let mut asker = Asker { client, name: &args.name, run_id: &args.run_id, answered: Instant::now() };
+    let mut asker = Asker { client, name: &args.name, run_id: &args.run_id, patience: Patience::new(Instant::now()) };
     let mut stop = std::pin::pin!(signals::shutdown()?);
     let mut board = Board::new();
     let mut claim = loop {
         // Not cut off: a claim that is opened after it was given up would hold machines that nobody knows of.
         match client.open_pool_claim(&args.name.namespace, &args.name.pool, &open).await {
-            Ok(claim) => break claim,
+            Ok(claim) => {
+                asker.patience.renew(Instant::now());
+                break claim;
+            }
             Err(error) => asker.bear(error)?,
         }
         tokio::select! {
@@ -123,16 +123,15 @@ impl Asker<'_> {
     async fn ask(&mut self, wait: Duration) -> Result<ClaimView, ClientError> {
         let NameArgs { pool, namespace } = self.name;
         let claim = self.client.wait_for_pool_claim(namespace, pool, self.run_id, wait).await?;
-        self.answered = Instant::now();
+        self.patience.renew(Instant::now());
         Ok(claim)
     }
 
     /// A server that restarts is waited for.
-    fn bear(&self, error: ClientError) -> Result<(), Exit> {
-        if !error.is_transient() || self.answered.elapsed() > UNREACHABLE_MAX {
-            return Err(flags::POOL_CLAIM.explain()(error));
+    fn bear(&mut self, error: ClientError) -> Result<(), Exit> {
+        if let Some(news) = self.patience.bear(error, Instant::now()).map_err(flags::POOL_CLAIM.explain())? {
+            eprintln!("baton: {news}");
         }
-        eprintln!("baton: {error}; still trying");
         Ok(())
     }
 
@@ -143,16 +142,21 @@ impl Asker<'_> {
         for _ in 0..GIVE_UP_TRIES {
             match self.client.release_pool_claim(namespace, pool, self.run_id).await {
                 Ok(claim) => {
-                    eprintln!("baton: {}", show::ended(&claim));
+                    tell(&show::ended(&claim));
                     break;
                 }
                 Err(ClientError::Refused { status: 404, .. }) => break,
-                Err(error) => eprintln!("baton: the claim is not given up: {error}"),
+                Err(error) => tell(&format!("the claim is not given up: {error}")),
             }
             sleep(PAUSE).await;
         }
         std::process::exit(INTERRUPTED)
     }
+}
+
+/// Says something to somebody who may be gone, with their terminal: that must not keep the claim from being given up.
+fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "baton: {text}");
 }
 
 /// What is shown of a claim that had ended when it was asked for: nothing is claimed anew under its name.
@@ -173,7 +177,7 @@ fn finish(claim: &ClaimView, format: Format) -> Result<(), Exit> {
                 // One line, as the next step of a workflow wants it. The shapes of the wire always can be written as JSON.
                 print_line(serde_json::to_string(&claim.runners).unwrap_or_default());
             }
-            Ok(())
+            claims::lost(claim).map_or(Ok(()), |lost| Err(Exit::failed(lost)))
         }
         ClaimState::Waiting => Err(Exit::failed(format!("the claim of {run_id} still waits"))),
         ClaimState::Released => Err(Exit::refused(format!(
@@ -188,17 +192,9 @@ fn finish(claim: &ClaimView, format: Format) -> Result<(), Exit> {
 fn why(claim: &ClaimView) -> String {
     let reason = show::because(claim.reason.map(|reason| reason.as_str()), &claim.detail);
     let mut text = format!("the claim of {} was not filled: {reason}", claim.run_id);
-    let groups = board::grouped(claim.failures.iter());
-    if groups.is_empty() {
-        return text;
-    }
-    let machines = if claim.discarded == 1 { "machine was" } else { "machines were" };
-    text.push_str(&format!("\n{} {machines} discarded", claim.discarded));
-    let shown = claim.failures.len();
-    text.push_str(&if claim.discarded > shown as u64 { format!("; of the last {shown}:") } else { ":".into() });
-    for (why, failures) in groups {
-        let times = if failures.len() == 1 { "once".into() } else { format!("{} times", failures.len()) };
-        text.push_str(&format!("\n  {times}: {why}"));
+    if let Some(discarded) = claims::discarded(claim) {
+        text.push('\n');
+        text.push_str(&discarded);
     }
     text
 }

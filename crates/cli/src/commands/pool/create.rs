@@ -1,6 +1,5 @@
 //! `baton pool create`.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use baton::Client;
@@ -10,6 +9,7 @@ use baton_core::pools::Usage;
 use baton_core::pools::spec::MinIdleRule;
 use clap::Args;
 
+use super::scale::check_idle;
 use super::show;
 use crate::commands::flags;
 use crate::commands::worker::build::size;
@@ -20,6 +20,8 @@ use crate::output::Format;
 /// The options of a pool that agents get as their hooks.
 const REGISTER_HOOK: &str = "agent.register_hook";
 const DEREGISTER_HOOK: &str = "agent.deregister_hook";
+/// Most machines of a pool that does not say.
+const MAX_SIZE_DEFAULT: u32 = 10;
 
 #[derive(Args)]
 pub struct CreateArgs {
@@ -34,12 +36,8 @@ pub struct CreateArgs {
     /// What the provider, or with the prefix `agent.` its agents, need to know. May be given several times.
     #[arg(long = "option", value_name = "NAME=VALUE", value_parser = parse_option)]
     options: Vec<(String, String)>,
-    /// Shell command that registers a machine for a run.
-    #[arg(long, value_name = "COMMAND")]
-    register_hook: Option<String>,
-    /// Shell command that takes the registration back.
-    #[arg(long, value_name = "COMMAND")]
-    deregister_hook: Option<String>,
+    #[command(flatten)]
+    hooks: HookArgs,
     /// Cores of each machine; 1 unless given.
     #[arg(long)]
     cpu: Option<u32>,
@@ -73,6 +71,25 @@ pub struct CreateArgs {
     format: Format,
 }
 
+/// The hooks of a pool, which are two of its options.
+#[derive(Args)]
+pub struct HookArgs {
+    /// Shell command that registers a machine for a run.
+    #[arg(long, value_name = "COMMAND")]
+    register_hook: Option<String>,
+    /// Shell command that takes the registration back.
+    #[arg(long, value_name = "COMMAND")]
+    deregister_hook: Option<String>,
+}
+
+impl HookArgs {
+    /// Those that were given, as options.
+    pub(super) fn options(self) -> impl Iterator<Item = (String, String)> {
+        let hooks = [(REGISTER_HOOK, self.register_hook), (DEREGISTER_HOOK, self.deregister_hook)];
+        hooks.into_iter().filter_map(|(name, hook)| Some((name.to_owned(), hook?)))
+    }
+}
+
 /// How many machines wait at which times.
 #[derive(Args)]
 pub struct RuleArgs {
@@ -96,7 +113,7 @@ impl RuleArgs {
     }
 }
 
-fn parse_option(text: &str) -> Result<(String, String), String> {
+pub(super) fn parse_option(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("an option is like name=value")?;
     Ok((name.into(), value.into()))
 }
@@ -109,7 +126,8 @@ fn parse_rule(text: &str) -> Result<(String, u32), String> {
 
 pub(super) fn parse_usage(word: &str) -> Result<Usage, String> {
     match word {
-        "on-demand" => Ok(Usage::OnDemand),
+        // The second is what the JSON of every command has.
+        "on-demand" | "on_demand" => Ok(Usage::OnDemand),
         "spot" => Ok(Usage::Spot),
         _ => Err("one of on-demand, spot is wanted".into()),
     }
@@ -126,24 +144,23 @@ pub(super) fn parse_memory(text: &str) -> Result<u64, String> {
 /// Makes a pool.
 pub async fn create(client: &Client, args: CreateArgs) -> Result<(), Exit> {
     let ms = |span: Duration| span.as_millis() as u64;
-    let mut options: BTreeMap<String, String> = args.options.into_iter().collect();
-    for (name, hook) in [(REGISTER_HOOK, args.register_hook), (DEREGISTER_HOOK, args.deregister_hook)] {
-        if let Some(hook) = hook {
-            options.insert(name.into(), hook);
-        }
+    if args.spot_fallback && args.usage != Some(Usage::Spot) {
+        return Err(Exit::usage("--spot-fallback is for pools of spot machines: add --usage spot"));
     }
+    let min_idle_rules = args.rules.rules()?;
+    check_idle(args.min_idle, &min_idle_rules, args.max_size.unwrap_or(MAX_SIZE_DEFAULT)).map_err(Exit::usage)?;
     let pool = CreatePool {
         namespace: args.namespace,
         name: args.name,
         provider: args.provider,
-        options,
+        options: args.options.into_iter().chain(args.hooks.options()).collect(),
         cpu: args.cpu,
         memory_mib: args.memory,
         types: args.types,
         usage: args.usage,
         spot_fallback: args.spot_fallback,
         min_idle: args.min_idle,
-        min_idle_rules: args.rules.rules()?,
+        min_idle_rules,
         max_size: args.max_size,
         idle_ms: args.idle.map(ms),
         runtime_ms: args.runtime.map(ms),
@@ -166,6 +183,7 @@ mod tests {
         }
         assert_eq!((parse_memory("64G"), parse_memory("1M"), parse_memory("1025K")), (Ok(65_536), Ok(1), Ok(2)));
         assert!(parse_memory("512").is_err() && parse_memory("0G").is_err());
+        assert_eq!(["on-demand", "on_demand"].map(parse_usage), [Ok(Usage::OnDemand), Ok(Usage::OnDemand)]);
         assert_eq!(parse_option("create=/a=b"), Ok(("create".into(), "/a=b".into())));
     }
 }

@@ -2,15 +2,17 @@
 
 mod board;
 mod claim;
+mod claims;
 mod create;
 mod machine;
 mod scale;
+mod set;
 pub(super) mod show;
 mod when;
 
 use baton::proto::{NAMESPACE_DEFAULT, PAGE_MAX};
 use baton::{Client, ClientError};
-use baton_core::pools::{ClaimState, RunnerState};
+use baton_core::pools::RunnerState;
 use clap::{Args, Subcommand};
 
 use super::flags;
@@ -50,7 +52,9 @@ starts); of the provider ec2: see docs/pool_providers.md.")]
         visible_alias = "ls",
         after_help = "Examples:
   baton pool list
-  baton pool list --namespace mobile --json"
+  baton pool list --namespace mobile --json
+
+With --json: {\"pools\": [...], \"next_cursor\": \"...\"}, the latter when there are more."
     )]
     List(ListArgs),
     /// Show a pool and its machines.
@@ -65,7 +69,8 @@ starts); of the provider ec2: see docs/pool_providers.md.")]
 
 States: creating, idle, claimed, running, releasing, terminating, gone. The table shows the beginning of each runner's
 identifier, which `baton pool runner` and `baton pool end` take; --json has all of it. UNTIL is when the server gives the
-machine up in this state, SEEN its last heartbeat, BECAUSE why it was ended and what its hooks or its provider said.")]
+machine up in this state, SEEN its last heartbeat, BECAUSE why it was ended and what its hooks or its provider said.
+With --json: {\"runners\": [...], \"next_cursor\": \"...\"}, the latter when there are more.")]
     Runners(RunnersArgs),
     /// Show one machine, with what became of it.
     #[command(after_help = "Examples:
@@ -79,20 +84,33 @@ machine up in this state, SEEN its last heartbeat, BECAUSE why it was ended and 
 
 The pool gets another one if it needs it. Again does no harm.")]
     End(machine::MachineArgs),
-    /// List the claims of a pool, newest first.
+    /// List the claims of a pool, newest first, or show one with its machines.
     #[command(after_help = "Examples:
   baton pool claims linux
   baton pool claims linux --state failed --json
+  baton pool claims linux ci-17     one claim: its machines, and why it had to discard others
 
-States: waiting, ready (its machines are handed over), released, failed. Claims that have ended are forgotten after a week
-(the server's setting pool_retention_ms).")]
-    Claims(ClaimsArgs),
+States: waiting, ready (its machines were handed over), released, failed. Claims that have ended are forgotten after a week
+(the server's setting pool_retention_ms).
+With --json: {\"claims\": [...], \"next_cursor\": \"...\"}, the latter when there are more. Machines (\"runners\", \"failures\",
+\"discarded\") are in the answer about one claim only.")]
+    Claims(claims::ClaimsArgs),
     /// Change how many machines a pool keeps.
     #[command(after_help = "Examples:
   baton pool scale linux --min-idle 10
   baton pool scale linux --min-idle 0 --max-size 40
   baton pool scale linux --idle-at '0 8 * * MON-FRI=10' --idle-at '0 19 * * *=1'    in place of the rules before")]
     Scale(scale::ScaleArgs),
+    /// Change anything else of a pool: hooks, options, types, times.
+    #[command(after_help = "Examples:
+  baton pool set linux --register-hook ./register.sh --option agent.hook_timeout=5m
+  baton pool set linux --unset-option agent.deregister_hook
+  baton pool set linux --idle 1h --runtime 2h --max-size 40
+  baton pool set large --type 'm7i.*' --type 'm6i.*' --usage spot --spot-fallback
+
+What is not named stays. Machines that are there keep what they were made with, their hooks too: end them one by one
+(`baton pool end`) to have others in their place. Name, provider, --cpu and --memory of a pool stay as they were made.")]
+    Set(set::SetArgs),
     /// Delete a pool: idle machines end, those in use when they are released.
     #[command(
         visible_alias = "rm",
@@ -108,16 +126,19 @@ States: waiting, ready (its machines are handed over), released, failed. Claims 
 
 All or none: when the claim cannot be filled in time, what it took goes back, and the command ends with 1 and says why. The
 machines are printed as a JSON array in one line; --json prints the whole claim. The same run again gets the same machines,
-or the same failure: try again with another --run-id. Ctrl-C or SIGTERM while it waits gives up the claim.
+or the same failure: try again with another --run-id. Ctrl-C, SIGTERM or SIGHUP while it waits gives up the claim.
+Of a claim that was filled and has lost machines since, those that are left are printed, and it ends with 1.
 
 Exit codes:
-  0 the machines are there   1 not filled   2 usage   3 no such pool   4 refused, or released before   5 unreachable
-  130 interrupted")]
+  0 all machines are there   1 not filled, or some are lost   2 usage   3 no such pool   4 refused, or released before
+  5 unreachable   130 interrupted")]
     Claim(claim::ClaimArgs),
     /// Give back the machines of a run, or give up its claim.
     #[command(after_help = "Examples:
   baton pool release linux --run-id ci-17
-  baton pool release linux --run-id ci-17 --missing-ok    for the last step of a workflow, which is always run")]
+  baton pool release linux --run-id ci-17 --missing-ok    for the last step of a workflow, which is always run
+
+A pool that is not there is an error all the same (3).")]
     Release(ReleaseArgs),
 }
 
@@ -172,23 +193,6 @@ pub struct RunnersArgs {
 }
 
 #[derive(Args)]
-pub struct ClaimsArgs {
-    #[command(flatten)]
-    name: NameArgs,
-    /// In this state: waiting, ready, released or failed.
-    #[arg(long, short, value_parser = parse_claim_state)]
-    state: Option<ClaimState>,
-    /// At most this many.
-    #[arg(long, default_value_t = 50)]
-    limit: usize,
-    /// Go on where a list ended.
-    #[arg(long)]
-    cursor: Option<String>,
-    #[command(flatten)]
-    format: Format,
-}
-
-#[derive(Args)]
 pub struct ReleaseArgs {
     #[command(flatten)]
     name: NameArgs,
@@ -205,11 +209,6 @@ pub struct ReleaseArgs {
 fn parse_state(word: &str) -> Result<RunnerState, String> {
     let wanted = || format!("one of {} is wanted", RunnerState::ALL.map(RunnerState::as_str).join(", "));
     RunnerState::parse(word).ok_or_else(wanted)
-}
-
-fn parse_claim_state(word: &str) -> Result<ClaimState, String> {
-    let wanted = || format!("one of {} is wanted", ClaimState::ALL.map(ClaimState::as_str).join(", "));
-    ClaimState::parse(word).ok_or_else(wanted)
 }
 
 /// Carries out a command about pools.
@@ -233,11 +232,9 @@ pub async fn execute(client: &Client, command: PoolCommand) -> Result<(), Exit> 
         }
         PoolCommand::Runner(args) => machine::show(client, args).await?,
         PoolCommand::End(args) => machine::end(client, args).await?,
-        PoolCommand::Claims(ClaimsArgs { name: NameArgs { pool, namespace }, state, limit, cursor, format }) => {
-            let page = client.pool_claims(&namespace, &pool, state, Some(limit), cursor.as_deref()).await;
-            format.print(&page.map_err(flags::POOL_CLAIMS.explain())?, show::claims);
-        }
+        PoolCommand::Claims(args) => claims::claims(client, args).await?,
         PoolCommand::Scale(args) => scale::scale(client, args).await?,
+        PoolCommand::Set(args) => set::set(client, args).await?,
         PoolCommand::Delete(OneArgs { name: NameArgs { pool, namespace }, format }) => {
             let deleted = client.delete_pool(&namespace, &pool).await?;
             // The pool may be gone by now: then nobody has its machines.
@@ -258,7 +255,11 @@ async fn release(client: &Client, args: ReleaseArgs) -> Result<(), Exit> {
     let ReleaseArgs { name: NameArgs { pool, namespace }, run_id, missing_ok, format } = args;
     match client.release_pool_claim(&namespace, &pool, &run_id).await {
         Ok(claim) => format.print(&claim, show::ended),
-        Err(ClientError::Refused { status: 404, message, .. }) if missing_ok => eprintln!("baton: {message}"),
+        Err(ClientError::Refused { status: 404, message, .. }) if missing_ok => {
+            // It may be the pool that is missing, which is a mistake of whoever wrote its name.
+            client.pool(&namespace, &pool).await?;
+            eprintln!("baton: {message}");
+        }
         Err(error) => return Err(error.into()),
     }
     Ok(())

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use baton::proto::{ClaimPage, ClaimView, PoolPage, PoolView, RunnerPage, RunnerView};
-use baton_core::pools::{ClaimState, RunnerState};
+use baton::proto::{ClaimView, PoolPage, PoolView, RunnerPage, RunnerView};
+use baton_core::pools::{Cause, ClaimState, RunnerState};
 
 use super::when::Now;
 use crate::duration;
@@ -77,6 +77,18 @@ pub(super) fn gist(text: &str) -> String {
     }
 }
 
+/// Why a machine was ended, in one line. What the agent of a lost one had printed before somebody killed it says nothing of that.
+pub(super) fn cause_and_gist(cause: Option<Cause>, detail: &str) -> String {
+    let gist = match (cause, detail.split_once("): ")) {
+        (Some(Cause::Lost), Some((status, _))) if status.contains("(signal: ") => format!("{status})"),
+        (Some(Cause::Lost), Some((status, said))) => {
+            format!("{status}): {}", said.trim_end().lines().next_back().unwrap_or_default().trim())
+        }
+        (Some(_) | None, _) => gist(detail),
+    };
+    because(cause.map(Cause::as_str), &gist)
+}
+
 /// One pool with everything that is known of it.
 pub(super) fn pool(pool: &PoolView) -> String {
     let mut table = Table::plain();
@@ -92,7 +104,7 @@ pub(super) fn pool(pool: &PoolView) -> String {
     table.field("types", Some(pool.types.join(", ")).filter(|types| !types.is_empty()));
     let fallback = if pool.spot_fallback { ", on_demand while there are none" } else { "" };
     table.field("usage", Some(format!("{}{fallback}", pool.usage.as_str())));
-    table.field("min idle", Some(pool.min_idle_now));
+    table.field("min idle", Some(min_idle(pool)));
     for rule in &pool.min_idle_rules {
         table.field("", Some(format!("{} from {} on ({})", rule.min_idle, rule.cron, rule.zone)));
     }
@@ -119,6 +131,24 @@ pub(super) fn pool(pool: &PoolView) -> String {
     table.to_string()
 }
 
+/// How many are to be idle: unless a rule says otherwise, and now.
+fn min_idle(pool: &PoolView) -> String {
+    match pool.min_idle_rules.is_empty() {
+        true => pool.min_idle.to_string(),
+        false => format!("{}, by its rules {} now", pool.min_idle, pool.min_idle_now),
+    }
+}
+
+/// A pool that somebody has changed, and what of it does not come at once.
+pub(super) fn changed(changed: &PoolView) -> String {
+    let used: u64 = IN_USE.map(|state| number(changed, state)).iter().sum();
+    let note = match used > u64::from(changed.max_size) {
+        true => format!("\n{used} in use stay until they are given back"),
+        false => String::new(),
+    };
+    format!("{}{note}", pool(changed))
+}
+
 /// A list of machines.
 pub(super) fn runners(page: &RunnerPage) -> String {
     runners_at(page, Now::read())
@@ -136,7 +166,7 @@ fn runners_at(page: &RunnerPage, now: Now) -> String {
             or_dash(runner.deadline.map(|deadline| now.ahead(deadline))),
             or_dash(runner.run_id.as_ref()),
             or_dash(runner.seen_at.map(|seen_at| now.age(seen_at))),
-            because(runner.cause.map(|cause| cause.as_str()), &gist(&runner.detail)),
+            cause_and_gist(runner.cause, &runner.detail),
         ]);
     }
     match &page.next_cursor {
@@ -172,7 +202,7 @@ pub(super) fn runner(runner: &RunnerView) -> String {
             moved.at.to_string(),
             or_dash(moved.from.map(RunnerState::as_str)),
             moved.to.as_str().to_owned(),
-            because(moved.cause.map(|cause| cause.as_str()), &gist(&moved.detail)),
+            cause_and_gist(moved.cause, &moved.detail),
         ]);
     }
     format!("{table}\n{moves}")
@@ -180,34 +210,8 @@ pub(super) fn runner(runner: &RunnerView) -> String {
 
 /// A machine that somebody wanted to end.
 pub(super) fn ended_runner(runner: &RunnerView) -> String {
-    let why = because(runner.cause.map(|cause| cause.as_str()), &gist(&runner.detail));
+    let why = cause_and_gist(runner.cause, &runner.detail);
     format!("{} is {} ({why})", runner.id, runner.state.as_str())
-}
-
-/// A list of claims.
-pub(super) fn claims(page: &ClaimPage) -> String {
-    claims_at(page, Now::read())
-}
-
-fn claims_at(page: &ClaimPage, now: Now) -> String {
-    let mut table = Table::new(&["run", "state", "count", "priority", "since", "until", "reason"]);
-    for claim in &page.claims {
-        let since = claim.ended_at.or(claim.ready_at).unwrap_or(claim.opened_at);
-        let until = claim.deadline.filter(|_| claim.ended_at.is_none());
-        table.row([
-            claim.run_id.clone(),
-            claim.state.as_str().to_owned(),
-            claim.count.to_string(),
-            claim.priority.to_string(),
-            now.ago(since),
-            or_dash(until.map(|until| now.ahead(until))),
-            because(claim.reason.map(|reason| reason.as_str()), &gist(&claim.detail)),
-        ]);
-    }
-    match &page.next_cursor {
-        Some(cursor) => format!("{table}\nThere may be more: --cursor '{cursor}'"),
-        None => table.to_string(),
-    }
 }
 
 /// A word and what people said about it.
@@ -266,8 +270,8 @@ pub(in crate::commands) fn sample(json: serde_json::Value) -> PoolView {
 
 #[cfg(test)]
 mod tests {
-    use baton::proto::{ClaimRunner, Time};
-    use baton_core::pools::{Cause, ClaimReason, Usage};
+    use baton::proto::Time;
+    use baton_core::pools::Usage;
 
     use super::*;
 
@@ -316,21 +320,29 @@ mod tests {
     }
 
     #[test]
-    fn claims_say_since_when_they_stand_as_they_do() {
-        let claim: ClaimView = serde_json::from_value(serde_json::json!({
-            "run_id": "ci-1", "pool": "linux", "namespace": "default", "state": "failed", "count": 2, "priority": 5,
-            "opened_at": "1970-01-01T00:00:00Z", "deadline": "1970-01-01T00:01:00Z", "ended_at": "1970-01-01T00:01:00Z",
-            "reason": "wait_over", "detail": "0 of 2"
-        }))
-        .unwrap();
-        assert_eq!(
-            (claim.reason, claim.runners.as_slice()),
-            (Some(ClaimReason::WaitOver), [].as_slice() as &[ClaimRunner])
-        );
-        let shown = claims_at(&ClaimPage { claims: vec![claim], next_cursor: None }, Now::at(65_000));
-        let expected = "RUN   STATE   COUNT  PRIORITY  SINCE   UNTIL  REASON\n\
-                        ci-1  failed  2      5         5s ago  -      wait_over: 0 of 2\n";
-        assert_eq!(shown, expected);
+    fn a_lost_machine_is_one_line() {
+        let said = |detail| cause_and_gist(Some(Cause::Lost), detail);
+        let killed = "its agent has ended (signal: 9 (SIGKILL)): INFO joined\nINFO idle\nINFO registers";
+        assert_eq!(said(killed), "lost: its agent has ended (signal: 9 (SIGKILL))");
+        let failed = "its agent has ended (exit status: 1): INFO starts\nbaton: no rights\n";
+        assert_eq!(said(failed), "lost: its agent has ended (exit status: 1): baton: no rights");
+        assert_eq!(said("not listed"), "lost: not listed");
+        assert_eq!(cause_and_gist(None, ""), "");
+    }
+
+    #[test]
+    fn the_base_and_what_counts_now_are_both_shown() {
+        assert_eq!(min_idle(&sample(serde_json::json!({}))), "2");
+        let rules = serde_json::json!([{"cron": "@daily", "zone": "UTC", "min_idle": 4}]);
+        let ruled = sample(serde_json::json!({"min_idle_rules": rules, "min_idle_now": 4}));
+        assert_eq!(min_idle(&ruled), "2, by its rules 4 now");
+    }
+
+    #[test]
+    fn whoever_makes_a_pool_smaller_is_told_what_stays() {
+        let with = |number: u64| sample(serde_json::json!({"max_size": 4, "runners": {"running": number, "idle": 3}}));
+        assert!(changed(&with(5)).ends_with("\n5 in use stay until they are given back"));
+        assert!(!changed(&with(4)).contains("in use"));
     }
 
     #[test]

@@ -25,11 +25,11 @@ impl Now {
         format!("{} ago", self.age(at))
     }
 
-    /// `in 4m`, or `over`.
+    /// `in 5h59m`, or `over`. With a second unit, because whoever waits for a moment wants to know it better.
     pub(super) fn ahead(self, at: Time) -> String {
         match at.0.saturating_sub(self.0) {
             ..=0 => "over".into(),
-            ms => format!("in {}", span(ms)),
+            ms => format!("in {}{}", span(ms), rest(ms)),
         }
     }
 }
@@ -42,6 +42,17 @@ fn span(ms: Millis) -> String {
         seconds @ 3_600..86_400 => format!("{}h", seconds / 3_600),
         seconds => format!("{}d", seconds / 86_400),
     }
+}
+
+/// What [`span`] leaves over, in the unit below; nothing when that is nothing.
+fn rest(ms: Millis) -> String {
+    let (number, unit) = match ms.max(0) / 1_000 {
+        0..60 => (0, ""),
+        seconds @ 60..3_600 => (seconds % 60, "s"),
+        seconds @ 3_600..86_400 => (seconds % 3_600 / 60, "m"),
+        seconds => (seconds % 86_400 / 3_600, "h"),
+    };
+    if number == 0 { String::new() } else { format!("{number}{unit}") }
 }
 
 #[cfg(test)]
@@ -63,5 +74,7 @@ mod tests {
         assert_eq!([ago(90_000_000), ago(-5_000)], ["1d ago", "0s ago"], "another clock may be ahead");
         let ahead = |ms: Millis| now.ahead(Time(100_000_000 + ms));
         assert_eq!([ahead(240_000), ahead(0), ahead(-1)], ["in 4m", "over", "over"]);
+        assert_eq!([ahead(21_599_999), ahead(250_000), ahead(9_500)], ["in 5h59m", "in 4m10s", "in 9s"]);
+        assert_eq!([ahead(90_000_000), ahead(86_400_000)], ["in 1d1h", "in 1d"]);
     }
 }

@@ -46,7 +46,7 @@ pub(super) struct ListClaims {
     cursor: Option<String>,
 }
 
-/// List the claims of a pool, newest first, without their runners.
+/// List the claims of a pool, newest first, without their runners and those they discarded.
 #[utoipa::path(get, path = "/api/v1/pools/{pool}/claims", tag = "pools", security(("api_key" = ["read"])), params(("pool" = String, Path), ListClaims),
     responses((status = 200, body = ClaimPage), (status = 404, body = Problem)))]
 pub(super) async fn list(

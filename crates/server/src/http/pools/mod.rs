@@ -91,7 +91,7 @@ async fn get(
     Ok(ok(&pools::read::get(&app, &caller, within.name(), &pool).await?))
 }
 
-/// Change a pool. Machines that are there already keep what they were made with.
+/// Change a pool. Options, types and rules are replaced as a whole; machines that are there already keep what they were made with.
 #[utoipa::path(patch, path = "/api/v1/pools/{pool}", tag = "pools", security(("api_key" = ["admin"])), params(("pool" = String, Path), InNamespace),
     request_body = ChangePool,
     responses((status = 200, body = PoolView), (status = 404, body = Problem), (status = 409, body = Problem), (status = 422, body = Problem)))]

@@ -7,7 +7,7 @@ use baton_core::Millis;
 use baton_core::pools::claim::ClaimRefused;
 use baton_core::pools::spec::can_be_alike;
 use baton_core::pools::{ClaimNo, ClaimReason, ClaimState, RunnerState, Usage, Wanted};
-use baton_proto::{ClaimFailure, ClaimPhase, ClaimRunner, ClaimView, OpenClaim, POOL_WAIT_MS_MAX, Time};
+use baton_proto::{ClaimFailure, ClaimPhase, ClaimRunner, ClaimView, ListedClaim, OpenClaim, POOL_WAIT_MS_MAX, Time};
 use baton_store::{
     ClaimFilter, EndClaimAnswer, EventFilter, NewPoolClaim, OpenAnswer, Page, Pool, PoolClaim, PoolRunner,
     RunnerFilter, Scope,
@@ -55,7 +55,7 @@ pub async fn open(
             claim.state.as_str()
         ))),
         OpenAnswer::Conflict(claim) => Err(Error::Conflict(format!(
-            "the run {} has a claim in this pool already, and it asks for something else: release it, or use another run_id",
+            "the run {} has a claim in this pool already, and it asks for something else: use another run_id",
             claim.run_id
         ))),
         OpenAnswer::NoPool if pool.deleting_at.is_some() => {
@@ -103,12 +103,12 @@ pub async fn list(
     pool: &str,
     state: Option<ClaimState>,
     page: Page<ClaimNo>,
-) -> Result<(Vec<ClaimView>, Option<ClaimNo>), Error> {
+) -> Result<(Vec<ListedClaim>, Option<ClaimNo>), Error> {
     let pool = find(app, caller, Scope::Read, namespace, pool).await?;
     let limit = page.limit;
     let found = app.store.pool_claims(ClaimFilter { pool: Some(pool.number), state }, page).await?;
     let next = found.last().filter(|_| found.len() == limit).map(|last| last.number);
-    Ok((found.into_iter().map(|claim| bare_view(&pool, claim)).collect(), next))
+    Ok((found.into_iter().map(|claim| bare_view(&pool, claim).into()).collect(), next))
 }
 
 /// Gives back what a claim has, or gives it up. Again does no harm.
@@ -197,7 +197,7 @@ fn new_claim(app: &App, caller: &Caller, pool: &Pool, wanted: OpenClaim) -> Resu
     let can_be = |kind: &String| machines.types.iter().any(|pattern| can_be_alike(pattern, kind));
     if !machines.types.is_empty() && !kinds.is_empty() && !kinds.iter().any(can_be) {
         let (wanted, has) = (machines.types.join(", "), kinds.join(", "));
-        return invalid("types", format!("are {wanted}, and machines of this pool are {has}"));
+        return Err(Error::Invalid(format!("no machine of this pool is of type {wanted}: they are of type {has}")));
     }
     Ok(NewPoolClaim {
         pool: pool.number,

@@ -46,7 +46,7 @@ pub async fn create(app: &App, caller: &Caller, wanted: CreatePool) -> Result<(P
             Err(Error::Conflict(format!("the pool {name} is still being deleted: wait until its last runner is gone")))
         }
         PoolAnswer::Exists(_) => Err(Error::Conflict(format!(
-            "there is a pool {name} already, and it is another one: change it, or choose another name"
+            "there is a pool {name} already, and it is another one: change it (baton pool set), or choose another name"
         ))),
     }
 }

@@ -42,7 +42,10 @@ async fn warm_runners_are_claimed_handed_over_and_given_back(on: On) {
 
     let again = rig.claim(json!({"run_id": "run-1", "count": 2})).await;
     assert_eq!((again.status, ids(&again.json())), (200, ids(&ready)), "the same claim has the same runners");
-    assert_eq!(rig.claim(json!({"run_id": "run-1", "count": 1})).await.refusal(), "409 conflict");
+    let other = rig.claim(json!({"run_id": "run-1", "count": 1})).await;
+    assert_eq!(other.refusal(), "409 conflict");
+    // Releasing would not help: a run has one claim, for good.
+    assert!(other.json().to_string().contains("asks for something else: use another run_id"), "{other:?}");
 
     let released = rig.release("run-1").await;
     assert_eq!((&released["state"], &released["reason"]), (&json!("released"), &json!("done")));
@@ -77,6 +80,9 @@ async fn the_shortfall_is_created(on: On) {
     assert_eq!(rig.show().await["statistics"]["cold_hits"], 3);
     let listed = rig.server.call("GET", "/api/v1/pools/ci/claims?state=ready", "").await.json();
     assert_eq!(listed["claims"][0]["run_id"], "cold");
+    for unknown in ["runners", "failures", "discarded"] {
+        assert!(listed["claims"][0].get(unknown).is_none(), "a list does not know {unknown}: {listed}");
+    }
 }
 
 async fn a_runner_that_cannot_register_is_discarded_and_another_one_taken(on: On) {
@@ -158,6 +164,9 @@ async fn what_a_pool_cannot_have_is_refused_at_once(on: On) {
     }
     assert_eq!(rig.server.call("GET", "/api/v1/pools/ci/claims/none", "").await.refusal(), "404 not_found");
     assert_eq!(rig.server.call("DELETE", "/api/v1/pools/ci/claims/none", "").await.refusal(), "404 not_found");
+    let unlike = rig.claim(json!({"run_id": "run", "types": ["m5*", "c?"]})).await;
+    let said = "no machine of this pool is of type m5*, c?: they are of type ";
+    assert!(unlike.json().to_string().contains(said), "{unlike:?}");
     let fits = rig.claim(json!({"run_id": "fits", "types": ["m5*", "*.small"]})).await;
     assert_eq!(fits.status, 201, "{fits:?}");
     rig.release("fits").await;
