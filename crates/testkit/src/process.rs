@@ -103,6 +103,11 @@ impl Process {
         signal(self.pid(), libc::SIGTERM);
     }
 
+    /// Tells it that its terminal is gone.
+    pub fn sighup(&self) {
+        signal(self.pid(), libc::SIGHUP);
+    }
+
     /// Asks it to end, and waits until it has.
     ///
     /// # Panics

@@ -28,7 +28,8 @@ const CLOCK_OFF_MS_WARN: i64 = 2_000;
 
 #[derive(Args)]
 #[command(after_help = "Checks what `baton serve` and the other commands would use with the same options and
-environment. Ends with 1 if anything fails.
+environment. Ends with 1 if anything fails, and with 0 if there are only warnings: --json has the \"status\" of each
+check (ok, warn, fail), for those who want to stop at warnings.
 
 Examples:
   baton doctor

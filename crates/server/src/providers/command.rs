@@ -101,7 +101,8 @@ impl CommandProvider {
             return Err(why.into());
         }
         if name.starts_with('.') || !name.chars().all(is_plain) {
-            let why = "must be a plain file name (letters, digits, and . _ -, the first no dot) in pool_command_directory";
+            let why =
+                "must be a plain file name (letters, digits, and . _ -, the first no dot) in pool_command_directory";
             return Err(format!("options.script: {name} {why}"));
         }
         let path = self.directory.join(name);

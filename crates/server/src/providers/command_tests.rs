@@ -113,6 +113,8 @@ fn a_script_is_a_file_of_the_directory_and_nothing_else() {
     for wrong in ["", ".", "..", "../machines", "/bin/true", "a/b", "missing", "x y"] {
         assert!(check(wrong).is_err(), "{wrong:?}");
     }
+    let said = check("../machines").unwrap_err();
+    assert!(said.starts_with("options.script: ../machines must be a plain file name"), "{said}");
 }
 
 #[tokio::test]

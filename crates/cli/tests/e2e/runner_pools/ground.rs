@@ -289,6 +289,13 @@ pub fn agents(home: &Path) -> BTreeSet<String> {
     processes(home).into_iter().map(|(_, machine)| machine).collect()
 }
 
+/// `kill -9` of the agent of a machine.
+pub fn kill_agent(home: &Path, machine: &str) {
+    let (pid, _) = processes(home).into_iter().find(|(_, own)| own == machine).expect("its agent runs");
+    let killed = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status();
+    assert!(killed.expect("kill is there").success());
+}
+
 /// Processes of agents, and the names of their machines. What has ended and was not yet waited for has an empty command line.
 fn processes(home: &Path) -> Vec<(u32, String)> {
     let host = std::fs::read_to_string(home.join("data/pools/host")).unwrap_or_else(|_| "none".into());

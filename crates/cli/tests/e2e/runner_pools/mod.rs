@@ -2,6 +2,7 @@
 
 pub mod ground;
 mod race;
+mod words;
 
 use std::collections::BTreeSet;
 
@@ -15,6 +16,10 @@ use crate::site::{Gate, Store};
 use crate::wait::PATIENCE;
 use ground::Ground;
 use race::no_machine_is_claimed_twice;
+use words::{
+    a_claim_whose_machines_are_lost_says_how_many_and_why, a_pool_is_changed_and_what_is_not_named_stays,
+    a_waiting_claim_is_given_up_with_its_terminal,
+};
 
 /// The machines that `baton pool claim` has printed.
 fn machines(printed: &str) -> BTreeSet<String> {
@@ -184,4 +189,7 @@ on_both_stores! {
     a_claim_goes_on_when_its_server_is_killed_and_its_machines_outlive_it,
     a_waiting_claim_that_is_interrupted_leaves_nothing_behind,
     no_machine_is_claimed_twice,
+    a_claim_whose_machines_are_lost_says_how_many_and_why,
+    a_waiting_claim_is_given_up_with_its_terminal,
+    a_pool_is_changed_and_what_is_not_named_stays,
 }
