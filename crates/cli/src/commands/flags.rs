@@ -2,7 +2,7 @@
 
 use baton::ClientError;
 
-use crate::duration;
+use super::units::Unit;
 use crate::exit::Exit;
 
 /// What a command calls the fields of the API.
@@ -300,32 +300,6 @@ pub const WORKER_BUILD: Flags = Flags {
         ("max_concurrent", "--concurrency"),
     ],
 };
-
-/// What the API counts in and nobody types: the names of its fields end with it.
-#[derive(Clone, Copy)]
-enum Unit {
-    Milliseconds,
-    Mebibytes,
-}
-
-impl Unit {
-    fn of(field: &str) -> Option<Unit> {
-        match field.rsplit('_').next() {
-            Some("ms") => Some(Unit::Milliseconds),
-            Some("mib") => Some(Unit::Mebibytes),
-            Some(_) | None => None,
-        }
-    }
-
-    /// A number with its unit. Numbers of milliseconds that are this small are something else, as in "365 days".
-    fn write(self, word: &str) -> Option<String> {
-        let number: u64 = word.parse().ok()?;
-        match self {
-            Unit::Milliseconds => (number >= 1_000).then(|| duration::exact(number)),
-            Unit::Mebibytes => Some(format!("{number} MiB")),
-        }
-    }
-}
 
 impl Flags {
     /// Says why a call did not work out in the words of the command line. To be given to `map_err`.

@@ -17,5 +17,6 @@ pub mod schedule;
 pub mod serve;
 pub mod settings;
 pub mod submit;
+mod units;
 pub mod worker;
 pub mod workflow;
