@@ -18,7 +18,7 @@ use ground::Ground;
 use race::no_machine_is_claimed_twice;
 use words::{
     a_claim_whose_machines_are_lost_says_how_many_and_why, a_pool_is_changed_and_what_is_not_named_stays,
-    a_waiting_claim_is_given_up_with_its_terminal,
+    a_waiting_claim_is_given_up_with_its_terminal, changes_of_one_option_each_at_the_same_time_are_all_kept,
 };
 
 /// The machines that `baton pool claim` has printed.
@@ -192,4 +192,5 @@ on_both_stores! {
     a_claim_whose_machines_are_lost_says_how_many_and_why,
     a_waiting_claim_is_given_up_with_its_terminal,
     a_pool_is_changed_and_what_is_not_named_stays,
+    changes_of_one_option_each_at_the_same_time_are_all_kept,
 }

@@ -108,3 +108,19 @@ pub async fn a_pool_is_changed_and_what_is_not_named_stays(store: Store) {
     }
     ground.delete("linux").await;
 }
+
+pub async fn changes_of_one_option_each_at_the_same_time_are_all_kept(store: Store) {
+    let mut ground = Ground::new(store).await;
+    ground.baton(&["pool", "create", "linux"]).await.ok();
+    let options = ["agent.hook_timeout=5m", "agent.overtime=2m", "agent.unreachable=3m", "agent.register_hook=true"];
+    let set = |option: &'static str| ground.spawn(&["pool", "set", "linux", "--option", option]);
+    for mut changing in options.map(set) {
+        assert!(changing.wait(PATIENCE).await.success(), "{}", changing.output());
+    }
+    let kept = ground.client().pool("default", "linux").await.expect("it is there").options;
+    assert!(
+        options.iter().all(|option| kept.iter().any(|(name, value)| *option == format!("{name}={value}"))),
+        "{kept:?}"
+    );
+    ground.delete("linux").await;
+}
