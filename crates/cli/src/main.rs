@@ -11,6 +11,7 @@ mod exit;
 mod logging;
 mod os;
 mod output;
+mod own;
 mod signals;
 
 use std::process::ExitCode;

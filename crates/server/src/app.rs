@@ -115,6 +115,13 @@ impl Parts {
     pub fn current(&self) -> Arc<Settings> {
         self.live.get()
     }
+
+    /// True when agents of runners could not be heard until a moment ago: what they have not said in time proves nothing.
+    pub fn is_deaf_to_agents(&self) -> bool {
+        let settings = self.current();
+        let heard_ms = settings.pool_heartbeat_timeout_ms.max(settings.pool_new_heartbeat_timeout_ms);
+        !self.hearing.has_heard_for(&settings, heard_ms)
+    }
 }
 
 impl App {

@@ -1,2 +1,2 @@
--- Notes what the provider of a pool said last.
-update pools set error = $2::text where pool_no = $1::bigint
+-- Notes what the provider of a pool said last; nothing when that is empty.
+update pools set error = nullif($2::text, '') where pool_no = $1::bigint

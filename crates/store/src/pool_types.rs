@@ -151,13 +151,15 @@ pub struct TakenRunner {
 }
 
 /// What became of a look for runners.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct TakeAnswer {
     /// Who took what.
     pub taken: Vec<TakenRunner>,
     /// Runners that claims of a lower priority gave back.
     pub yielded: Vec<RunnerRef>,
-    /// Claims that have runners now. The others have nothing to be verified, and in a crowd that is most of them.
+    /// All claims that wait, oldest first.
+    pub waiting: Vec<PoolClaim>,
+    /// Those that have runners now. The others have nothing to be verified, and in a crowd that is most of them.
     pub holders: BTreeSet<ClaimNo>,
 }
 
@@ -262,4 +264,6 @@ pub struct TakeRules {
     pub limits: Limits,
     /// How long it may take to deregister.
     pub release_ms: Millis,
+    /// Nobody takes anything now: whatever is taken would come to nothing.
+    pub is_held: bool,
 }

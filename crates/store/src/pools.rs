@@ -45,6 +45,8 @@ pub trait Pools: Send + Sync {
     async fn pool_claim(&self, pool: PoolNo, run_id: &str) -> StoreResult<Option<PoolClaim>>;
     /// Claims, newest first.
     async fn pool_claims(&self, filter: ClaimFilter, page: Page<ClaimNo>) -> StoreResult<Vec<PoolClaim>>;
+    /// Pools that claims wait for.
+    async fn waiting_pools(&self) -> StoreResult<Vec<PoolNo>>;
     /// Gives idle runners to the claims of a pool that wait, in their order.
     async fn take_runners(&self, pool: PoolNo, rules: TakeRules) -> StoreResult<TakeAnswer>;
     /// Hands the runners of a claim over, all or none: when it has as many as it wants, and all are alive and registered.
@@ -94,7 +96,8 @@ pub trait Pools: Send + Sync {
     ) -> StoreResult<Option<Vec<MachineAnswer>>>;
     /// The provider has refused an order: its runners without a machine are gone, and the pool backs off. False when it is settled already.
     async fn fail_order(&self, order: OrderId, error: &str, rule: BackoffRule, jitter: f64) -> StoreResult<bool>;
-    /// Notes what the provider said last that has not settled anything. The next machines that come clear it.
+    /// Notes what the provider said last that has not settled anything, or, when that is empty, that it is over. The next machines that come clear
+    /// it, too.
     async fn note_pool_error(&self, pool: PoolNo, error: &str) -> StoreResult<()>;
     /// Begins to end runners that are as they were seen.
     async fn end_runners(&self, ends: Vec<RunnerEnd>) -> StoreResult<Vec<RunnerAnswer>>;

@@ -90,6 +90,8 @@ pub struct RunnerSignal {
     pub run_id: Option<String>,
     /// The rest, for people.
     pub detail: String,
+    /// No server could hear its agent until a moment ago, so it does not come too late.
+    pub was_unheard: bool,
 }
 
 /// What became of a signal.

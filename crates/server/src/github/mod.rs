@@ -7,11 +7,13 @@ mod calls;
 mod scope;
 mod secret;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use baton_core::Millis;
+use baton_store::PoolNo;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -37,6 +39,8 @@ const PAGES_MAX: usize = 50;
 const GROUP_DEFAULT: u64 = 1;
 /// Where jobs work, below the directory of the runner.
 const WORK_FOLDER: &str = "_work";
+/// How long a pool waits before GitHub is asked again that has refused its runners.
+const ASK_AGAIN_MS: Millis = 30_000;
 /// Calls of GitHub at once; more are not welcome there.
 const CALLS_MAX: usize = 8;
 
@@ -82,6 +86,8 @@ pub struct Github {
     permits: Semaphore,
     /// When it was last compared with what the store knows.
     pub(crate) swept_at: Mutex<Option<Millis>>,
+    /// Pools that GitHub refuses runners for: what it said, and when it is asked again whether it would.
+    held: Mutex<HashMap<PoolNo, (String, Millis)>>,
 }
 
 /// One thing that is wanted of GitHub: for which pool, with which settings, until when it is tried.
@@ -95,11 +101,47 @@ pub struct Errand<'a> {
 
 impl Default for Github {
     fn default() -> Github {
-        Github { calls: Calls::default(), permits: Semaphore::new(CALLS_MAX), swept_at: Mutex::default() }
+        Github {
+            calls: Calls::default(),
+            permits: Semaphore::new(CALLS_MAX),
+            swept_at: Mutex::default(),
+            held: Mutex::default(),
+        }
     }
 }
 
 impl Github {
+    fn held<T>(&self, change: impl FnOnce(&mut HashMap<PoolNo, (String, Millis)>) -> T) -> T {
+        change(&mut self.held.lock().expect("nobody panics while holding it"))
+    }
+
+    /// GitHub refuses runners for a pool: nobody takes machines of it until it does no longer.
+    pub(crate) fn hold(&self, pool: PoolNo, why: &str, now: Millis) {
+        let again_at = now.saturating_add(ASK_AGAIN_MS);
+        self.held(|held| held.insert(pool, (why.to_owned(), again_at)));
+    }
+
+    /// Whether it does.
+    pub(crate) fn is_held(&self, pool: PoolNo) -> bool {
+        self.held(|held| held.contains_key(&pool))
+    }
+
+    /// Whether GitHub is to be asked again for this pool. If so, it is being asked, and not again before it is held once more.
+    pub(crate) fn asks_again(&self, pool: PoolNo, now: Millis) -> bool {
+        self.held(|held| match held.get_mut(&pool) {
+            Some((_, again_at)) if *again_at <= now => {
+                *again_at = Millis::MAX;
+                true
+            }
+            Some(_) | None => false,
+        })
+    }
+
+    /// GitHub does what it refused. Returns what it had said.
+    pub(crate) fn let_go(&self, pool: PoolNo) -> Option<String> {
+        self.held(|held| held.remove(&pool)).map(|(why, _)| why)
+    }
+
     /// Begins something that is tried for at most so long.
     pub fn errand<'a>(
         &'a self,
@@ -173,6 +215,11 @@ impl Errand<'_> {
             Err(Failure::Answered { status: 422, .. }) => Ok(Removed::Busy),
             Err(failure) => Err(failure.to_string()),
         }
+    }
+
+    /// Whether GitHub would say anything at all about runners.
+    pub async fn probe(&self) -> Result<(), String> {
+        self.call(Method::GET, "?per_page=1", None).await.map(|_| ()).map_err(|failure| failure.to_string())
     }
 
     /// All runners there are, or those with this name.

@@ -1,13 +1,9 @@
 //! Fills the claims of runner pools: takes idle runners, verifies those that have registered, hands over all or none, and gives back when it
 //! cannot be done. Every server does; the store decides each step, so any of them may fall at any point.
 
-use std::collections::BTreeMap;
-
 use baton_core::Millis;
-use baton_core::pools::{Cause, ClaimReason, ClaimState, Limits, Verdict};
-use baton_store::{
-    ClaimFilter, CommitAnswer, EndClaimAnswer, Page, Pool, PoolClaim, PoolNo, RunnerAnswer, RunnerEnd, RunnerRef,
-};
+use baton_core::pools::{Cause, ClaimReason, Limits, Verdict};
+use baton_store::{CommitAnswer, EndClaimAnswer, Pool, PoolClaim, RunnerAnswer, RunnerEnd, RunnerRef, TakeRules};
 use futures_util::future::join_all;
 
 use crate::pool_metrics::PoolLabels;
@@ -16,33 +12,19 @@ use crate::{App, Error, crash};
 
 /// Looks in one pass, so that a pass ends.
 const ROUNDS_MAX: usize = 20;
-/// Claims that are read at once. Those that do not fit wait for the next look; the store serves all of them in their order.
-const CLAIMS_MAX: usize = 1_000;
 
 /// One pass.
 pub(super) async fn pass(app: &App) -> Result<String, Error> {
     let (mut filled, mut failed) = (0, 0);
     for round in 0..ROUNDS_MAX {
-        let filter = ClaimFilter { pool: None, state: Some(ClaimState::Waiting) };
-        let waiting = app.store.pool_claims(filter, Page { after: None, limit: CLAIMS_MAX }).await?;
-        if waiting.is_empty() {
+        let waited_for = app.store.waiting_pools().await?;
+        if waited_for.is_empty() {
             break;
         }
         let now = app.store.now().await?;
         let pools = app.pools.all().await?;
-        if let Some(next) = waiting.iter().filter_map(|claim| claim.deadline).min() {
-            app.pools.claims.ring_at(next.saturating_add(1), now);
-        }
-        let mut by_pool = BTreeMap::<PoolNo, Vec<PoolClaim>>::new();
-        for claim in waiting {
-            by_pool.entry(claim.pool).or_default().push(claim);
-        }
-        let pools = &pools;
-        let looks = by_pool.into_iter().filter_map(|(number, claims)| {
-            let pool = pools.iter().find(|pool| pool.number == number)?;
-            Some(fill(app, pool, claims, now))
-        });
-        let looks = join_all(looks.collect::<Vec<_>>()).await;
+        let looks = pools.iter().filter(|pool| waited_for.contains(&pool.number)).map(|pool| fill(app, pool, now));
+        let looks = join_all(looks).await;
         let mut has_ended_some = false;
         for did in looks {
             let did = did?;
@@ -70,20 +52,22 @@ struct Did {
     missing: u32,
 }
 
-async fn fill(app: &App, pool: &Pool, mut claims: Vec<PoolClaim>, now: Millis) -> Result<Did, Error> {
+async fn fill(app: &App, pool: &Pool, now: Millis) -> Result<Did, Error> {
     let settings = app.current();
-    let taken = app.store.take_runners(pool.number, settings.pool_take_rules()).await?;
+    // While GitHub refuses, machines that are taken would be thrown away one after the other.
+    let rules = TakeRules { is_held: app.pools.github.is_held(pool.number), ..settings.pool_take_rules() };
+    let taken = app.store.take_runners(pool.number, rules).await?;
     if !taken.taken.is_empty() {
         crash::point("claim.taken");
     }
     app.pools.tell(taken.taken.iter().map(|taken| taken.runner.runner));
     app.pools.tell(taken.yielded.iter().map(|runner| runner.runner));
     let mut did = Did::default();
-    let heard_ms = settings.pool_heartbeat_timeout_ms.max(settings.pool_new_heartbeat_timeout_ms);
-    let is_deaf = !app.hearing.has_heard_for(&settings, heard_ms);
-    let limits = Limits { is_deaf, ..settings.pool_limits() };
-    claims.sort_by_key(|claim| claim.number);
-    for claim in claims {
+    let limits = Limits { is_deaf: app.is_deaf_to_agents(), ..settings.pool_limits() };
+    if let Some(next) = taken.waiting.iter().filter_map(|claim| claim.deadline).min() {
+        app.pools.claims.ring_at(next.saturating_add(1), now);
+    }
+    for claim in taken.waiting {
         // Whoever gets its first runner after this look is looked at again when that one signals.
         let answer = match taken.holders.contains(&claim.number) {
             true => app.store.commit_claim(claim.number, limits).await?,
@@ -139,7 +123,7 @@ async fn hopeless(
     if claim.deadline.is_none_or(|deadline| deadline >= now) {
         return Ok(None);
     }
-    let standing = crate::service::pools::claims::standing(app, pool).await?;
+    let standing = crate::service::pools::claims::standing(app, pool, &claim.wanted).await?;
     let had = format!("{passed} of {} runners were alive and registered when the wait was over", claim.count);
     Ok(Some((ClaimReason::WaitOver, format!("{had}; {standing}"))))
 }

@@ -63,7 +63,7 @@ async fn expire(app: &App, pools: &[Pool]) -> Result<(), Error> {
     let settings = app.current();
     let mut expiry = settings.pool_expiry();
     // While no server could hear them, agents were not silent, and could not say what they had done.
-    expiry.is_deaf = !app.hearing.has_heard_for(&settings, settings.pool_heartbeat_timeout_ms);
+    expiry.is_deaf = app.is_deaf_to_agents();
     if !app.hearing.has_heard_for(&settings, settings.pool_silent_ms.min(settings.pool_abandon_ms)) {
         (expiry.silent_ms, expiry.abandoned_ms) = (Millis::MAX, Millis::MAX);
     }
@@ -242,6 +242,9 @@ async fn end(app: &App, pools: &BTreeMap<PoolNo, Pool>) -> Result<usize, Error> 
 /// Compares with what providers list, now and then.
 async fn sweep(app: &App, pools: &BTreeMap<PoolNo, Pool>) -> Result<(), Error> {
     let now = app.time.now().await?;
+    for pool in pools.values().filter(|pool| app.pools.github.asks_again(pool.number, app.store.clock().local())) {
+        beside(app, pool, |app, pool| async move { github::ask_again(&app, &pool).await });
+    }
     if is_due(&app.pools.github.swept_at, GITHUB_SWEEP_MS, now) {
         for pool in pools.values().filter(|pool| github::registers(pool)) {
             beside(app, pool, |app, pool| async move { github::sweep(&app, &pool).await });

@@ -22,12 +22,17 @@ use crate::crash;
 
 /// What everything that runs on a machine has in its environment, unless it takes pains not to.
 const MACHINE_VARIABLE: &str = "BATON_MACHINE_ID";
+/// The option that says how an agent ends its machine.
+const END_WITH: &str = "agent.end_with";
 /// What its machines are called by type.
 const KIND: &str = "local";
 /// The file that says what is known of a machine.
 const RECORD: &str = "machine.json";
 /// The file that has what an agent prints.
 const LOG: &str = "agent.log";
+/// How large it may get between two looks before it begins anew, and where it goes then.
+const LOG_BYTES_MAX: u64 = 16 << 20;
+const LOG_BEFORE: &str = "agent.log.before";
 /// How much of its end is kept of an agent that ends: lines, and most bytes.
 const LAST_LINES: usize = 3;
 const LAST_BYTES: u64 = 2_000;
@@ -202,9 +207,28 @@ impl LocalProvider {
         entries.flatten().filter_map(record).collect()
     }
 
+    /// Ends whatever runs on these machines, where the kernel says what does.
+    fn end_leftovers(&self, machines: &[&str]) {
+        let marks: Vec<String> = machines.iter().map(|id| format!("{MACHINE_VARIABLE}={id}")).collect();
+        // As the kernel names them.
+        let places: Vec<PathBuf> = machines.iter().filter_map(|id| self.place(id).canonicalize().ok()).collect();
+        marked(&marks, &places).iter().for_each(Process::kill);
+    }
+
+    /// Keeps the log of a machine from growing for ever: its end is put aside, and it begins anew.
+    fn trim_log(&self, id: &str) -> io::Result<()> {
+        let log = self.place(id).join(LOG);
+        if std::fs::metadata(&log)?.len() > LOG_BYTES_MAX {
+            std::fs::copy(&log, self.place(id).join(LOG_BEFORE))?;
+            // Whoever writes to it appends.
+            std::fs::OpenOptions::new().write(true).open(&log)?.set_len(0)?;
+        }
+        Ok(())
+    }
+
     /// Forgets a machine whose agent is no more, and ends what that has left running: a job may detach itself.
     fn forget(&self, id: &str) {
-        end_leftovers(&[id]);
+        self.end_leftovers(&[id]);
         self.ended.forget(id);
         if let Err(error) = std::fs::remove_dir_all(self.place(id))
             && error.kind() != io::ErrorKind::NotFound
@@ -212,12 +236,6 @@ impl LocalProvider {
             tracing::warn!(machine = id, %error, "what an agent left behind could not be removed");
         }
     }
-}
-
-/// Ends whatever runs on these machines, where the kernel says what does.
-fn end_leftovers(machines: &[&str]) {
-    let marks: Vec<String> = machines.iter().map(|id| format!("{MACHINE_VARIABLE}={id}")).collect();
-    marked(&marks).iter().for_each(Process::kill);
 }
 
 /// The end of a file.
@@ -244,12 +262,19 @@ fn is_plain(id: &str) -> bool {
 #[async_trait]
 impl Provider for LocalProvider {
     fn check(&self, spec: &PoolSpec) -> Result<(), String> {
-        match spec.options.keys().find(|name| !name.starts_with(super::AGENT_PREFIX)) {
-            Some(name) => {
-                Err(format!("options: the provider local knows no {name}; those of agents begin with agent."))
-            }
-            None => Ok(()),
+        if let Some(name) = spec.options.keys().find(|name| !name.starts_with(super::AGENT_PREFIX)) {
+            return Err(format!("options: the provider local knows no {name}; those of agents begin with agent."));
         }
+        match spec.options.get(END_WITH).map(|with| with.trim()) {
+            None | Some("exit") => Ok(()),
+            Some(_) => Err(format!(
+                "options: {END_WITH} must be exit: a machine of the provider local ends with its agent, and anything else would end the machine that this server is on"
+            )),
+        }
+    }
+
+    fn lists_all(&self) -> bool {
+        true
     }
 
     fn runs_here(&self) -> bool {
@@ -294,7 +319,7 @@ impl Provider for LocalProvider {
         all.iter().for_each(Process::kill_group);
         let own: Vec<&str> =
             machines.iter().filter(|id| is_plain(id) && own(id).is_some()).map(String::as_str).collect();
-        end_leftovers(&own);
+        self.end_leftovers(&own);
         Ok(())
     }
 
@@ -307,7 +332,12 @@ impl Provider for LocalProvider {
                 None => self.forget(&id),
                 Some(record) if record.tag != pool.tag => {}
                 Some(record) => match record.alive(&id) {
-                    Some(_) => found.push(record.machine(&id)),
+                    Some(_) => {
+                        if let Err(error) = self.trim_log(&id) {
+                            tracing::warn!(machine = id, %error, "the log of an agent could not be trimmed");
+                        }
+                        found.push(record.machine(&id));
+                    }
                     None => self.forget(&id),
                 },
             }

@@ -116,21 +116,24 @@ async fn an_agent_whose_server_fell_before_it_was_noted_is_found_again() {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn what_has_detached_itself_does_not_outlive_its_machine() {
-    let script = "setsid sleep 1000 & echo $! > escaped; echo $$ >> started; wait";
+    let script =
+        "setsid sleep 1000 & echo $! > escaped; env -i setsid sleep 1000 & echo $! > bare; echo $$ >> started; wait";
     let machines = Machines::doing(script, 2);
     machines.provider.create(&create(2)).await.unwrap();
     let mut escaped = Vec::new();
     for number in 0..2 {
         reads(&machines, number, "started").await;
-        let pid = machines.file(number, "escaped").unwrap().trim().parse().unwrap();
-        escaped.push(Process::of(pid).unwrap());
+        for name in ["escaped", "bare"] {
+            let pid = machines.file(number, name).unwrap().trim().parse().unwrap();
+            escaped.push(Process::of(pid).unwrap());
+        }
     }
     // One agent is killed, the other one ended in good order.
     machines.provider.read(&machines.id(0)).unwrap().process.unwrap().kill_group();
     while machines.listed().await.len() == 2 {
         tokio::task::yield_now().await;
     }
-    assert!(escaped[1].is_alive());
+    assert!(escaped[2].is_alive() && escaped[3].is_alive());
     machines.provider.terminate(&pool("t-1"), &[machines.id(1)]).await.unwrap();
     while escaped.iter().any(Process::is_alive) {
         tokio::task::yield_now().await;
@@ -169,6 +172,11 @@ fn options_are_for_agents() {
     let mut spec = pool("t-1").spec;
     spec.options.insert("agent.register_hook".into(), "true".into());
     assert_eq!(provider.check(&spec), Ok(()));
+    for (end_with, is_good) in [("exit", true), ("shutdown", false), ("poweroff -f", false)] {
+        spec.options.insert(END_WITH.into(), end_with.into());
+        assert_eq!(provider.check(&spec).is_ok(), is_good, "{end_with}");
+    }
+    spec.options.remove(END_WITH);
     spec.options.insert("image".into(), "x".into());
     assert!(provider.check(&spec).is_err());
 }

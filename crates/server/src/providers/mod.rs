@@ -105,6 +105,11 @@ pub trait Provider: Send + Sync + fmt::Debug {
     /// Every machine with the pool's tag that still costs something.
     async fn list(&self, pool: &PoolInfo) -> Result<Vec<ProviderMachine>, ProviderError>;
 
+    /// True when whatever is not listed is not there. A cloud leaves out what it has just made, and a script what it stumbles over.
+    fn lists_all(&self) -> bool {
+        false
+    }
+
     /// Whether this server's provider would list this machine, were it there. A cloud lists all; processes are listed where they run.
     fn is_here(&self, machine_id: &str) -> bool {
         let _ = machine_id;

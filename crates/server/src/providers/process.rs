@@ -1,5 +1,7 @@
 //! Processes of this machine: whether one is still the one that was started, and how to end it.
 
+use std::path::PathBuf;
+
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process};
 
 /// A process, told apart from a later one with the same number by when it was started.
@@ -72,8 +74,8 @@ pub(super) fn named(name: &str) -> Option<Process> {
     })
 }
 
-/// Processes that have one of these in their environment (`NAME=value`), where the kernel says.
-pub(super) fn marked(marks: &[String]) -> Vec<Process> {
+/// Processes that have one of these in their environment (`NAME=value`), or work below one of these directories, where the kernel says.
+pub(super) fn marked(marks: &[String], directories: &[PathBuf]) -> Vec<Process> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let has_mark = |environment: &[u8]| {
         environment.split(|byte| *byte == 0).any(|variable| marks.iter().any(|mark| mark.as_bytes() == variable))
@@ -81,7 +83,10 @@ pub(super) fn marked(marks: &[String]) -> Vec<Process> {
     let found = |entry: std::fs::DirEntry| {
         // First who it is, then what it has: a later process with the number is not taken for it.
         let process = Process::of(entry.file_name().to_str()?.parse().ok()?)?;
-        has_mark(&std::fs::read(entry.path().join("environ")).ok()?).then_some(process)
+        let is_marked = std::fs::read(entry.path().join("environ")).is_ok_and(|environment| has_mark(&environment));
+        let works_in = std::fs::read_link(entry.path().join("cwd")).ok();
+        let is_below = works_in.is_some_and(|place| directories.iter().any(|directory| place.starts_with(directory)));
+        (is_marked || is_below).then_some(process)
     };
     entries.flatten().filter_map(found).collect()
 }

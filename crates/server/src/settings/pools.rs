@@ -30,7 +30,7 @@ impl Settings {
 
     /// What claims hold runners to.
     pub(crate) fn pool_take_rules(&self) -> TakeRules {
-        TakeRules { limits: self.pool_limits(), release_ms: self.pool_release() }
+        TakeRules { limits: self.pool_limits(), release_ms: self.pool_release(), is_held: false }
     }
 
     /// How long a runner may take to deregister.

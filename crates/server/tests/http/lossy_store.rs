@@ -190,6 +190,7 @@ passing_all_on! { Pools:
     fn open_claim(claim: NewPoolClaim) -> OpenAnswer;
     fn pool_claim(pool: PoolNo, run_id: &str) -> Option<PoolClaim>;
     fn pool_claims(filter: ClaimFilter, page: Page<ClaimNo>) -> Vec<PoolClaim>;
+    fn waiting_pools() -> Vec<PoolNo>;
     fn take_runners(pool: PoolNo, rules: TakeRules) -> TakeAnswer;
     fn commit_claim(claim: ClaimNo, limits: Limits) -> CommitAnswer;
     fn give_back_runners(claim: ClaimNo, runners: Vec<RunnerRef>, release_ms: Millis) -> Vec<RunnerAnswer>;

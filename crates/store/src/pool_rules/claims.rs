@@ -63,7 +63,7 @@ impl PoolView {
     /// What to answer when nobody takes anything.
     pub fn nothing_taken(&self) -> TakeAnswer {
         let holders = self.held.iter().filter_map(|runner| runner.rules.owner).collect();
-        TakeAnswer { holders, ..TakeAnswer::default() }
+        TakeAnswer { holders, waiting: self.claims.clone(), ..TakeAnswer::default() }
     }
 
     /// The claims that wait, in their order, with what each lacks.
@@ -119,8 +119,8 @@ impl Choice {
 }
 
 /// Chooses which idle runners go to which claims.
-pub(crate) fn choose(view: &PoolView) -> Choice {
-    if view.pool.deleting_at.is_some() {
+pub(crate) fn choose(view: &PoolView, rules: &TakeRules) -> Choice {
+    if view.pool.deleting_at.is_some() || rules.is_held {
         return Choice::default();
     }
     let mut waiting = view.waiting();

@@ -13,7 +13,11 @@ pub(crate) fn signal(sheet: &mut Sheet, said: &RunnerSignal) -> SignalAnswer {
     if said.signal.is_about_run() && row.run_id != said.run_id {
         return SignalAnswer::OtherRun(row.run_id.clone());
     }
-    match said.signal.apply(&row.rules, said.runner.epoch, sheet.now) {
+    let rules = match said.was_unheard {
+        true => Runner { deadline: None, ..row.rules },
+        false => row.rules,
+    };
+    match said.signal.apply(&rules, said.runner.epoch, sheet.now) {
         Ok(next) => {
             let now = sheet.now;
             let run_id = row.run_id.clone();

@@ -11,7 +11,7 @@ use crate::{
 };
 
 pub(crate) fn rules() -> TakeRules {
-    TakeRules { limits: Limits::default(), release_ms: 60_000 }
+    TakeRules { limits: Limits::default(), release_ms: 60_000, is_held: false }
 }
 
 pub(crate) fn expiry() -> PoolExpiry {
@@ -51,6 +51,7 @@ pub(crate) async fn pool_with(store: &dyn Pools, idle: u128) -> (PoolNo, Vec<Run
         signal: Signal::Ready,
         run_id: None,
         detail: String::new(),
+        was_unheard: false,
     };
     let answers = store.signal_runners(runners.iter().map(up).collect()).await.unwrap();
     assert!(answers.iter().all(|answer| matches!(answer, SignalAnswer::Noted(_))));

@@ -4,10 +4,10 @@ use baton_core::pools::claim::{ClaimReason, ClaimRefused, ClaimState};
 use baton_core::pools::{Cause, RunnerState, Signal, Usage, Verdict, Wanted};
 use baton_store::{
     ClaimFilter, CommitAnswer, EndClaimAnswer, EventFilter, NewPoolClaim, OpenAnswer, Page, RunnerAnswer, RunnerEnd,
-    pool_total,
+    TakeRules, pool_total,
 };
 
-use crate::pools_rig::{PoolRig, RELEASE_MS, RUNTIME_MS, WAIT_MS, expiry, machine, new_claim, say};
+use crate::pools_rig::{PoolRig, RELEASE_MS, RUNTIME_MS, WAIT_MS, expiry, machine, new_claim, rules, say};
 use crate::rig::{Rig, START, contract};
 
 contract!(
@@ -76,6 +76,9 @@ async fn a_claim_takes_idle_runners_and_gets_all_of_them_at_once(rig: Rig) {
     let claim = pool.open("one", 3).await;
     let wanted = Wanted { cpu: Some(4_000), ..Wanted::default() };
     pool.open_with(NewPoolClaim { wanted, ..new_claim(pool.number(), "nothing fits", 1) }).await;
+    let held = TakeRules { is_held: true, ..rules() };
+    let nothing = pool.store().take_runners(pool.number(), held).await.unwrap();
+    assert_eq!((nothing.taken.len(), nothing.holders.len()), (0, 0), "nobody takes anything while that is so");
     let first = pool.take().await;
     let taken = first.taken;
     assert_eq!(taken.len(), 3);

@@ -21,7 +21,7 @@ pub const WAIT_MS: Millis = 300_000;
 pub const RUNTIME_MS: Millis = 3_600_000;
 
 pub fn rules() -> TakeRules {
-    TakeRules { limits: Limits::default(), release_ms: RELEASE_MS }
+    TakeRules { limits: Limits::default(), release_ms: RELEASE_MS, is_held: false }
 }
 
 pub fn expiry() -> PoolExpiry {
@@ -84,7 +84,7 @@ pub fn new_claim(pool: PoolNo, run_id: &str, count: u32) -> NewPoolClaim {
 
 /// What an agent that has heard of this state says.
 pub fn say(runner: RunnerRef, signal: Signal, run_id: Option<&str>) -> RunnerSignal {
-    RunnerSignal { runner, signal, run_id: run_id.map(str::to_owned), detail: String::new() }
+    RunnerSignal { runner, signal, run_id: run_id.map(str::to_owned), detail: String::new(), was_unheard: false }
 }
 
 /// A pool under test.

@@ -55,13 +55,14 @@ impl Subject {
                     signal,
                     run_id,
                     detail: "said".into(),
+                    was_unheard: false,
                 });
                 format!("{:?}", store.signal_runners(said.collect()).await.unwrap())
             }
             Action::Beat(runners) => format!("{:?}", store.beat_runners(runners).await.unwrap()),
             Action::Open(claim) => format!("{:?}", store.open_claim(claim).await.unwrap()),
             Action::Take => {
-                let rules = TakeRules { limits: Limits::default(), release_ms: RELEASE_MS };
+                let rules = TakeRules { limits: Limits::default(), release_ms: RELEASE_MS, is_held: false };
                 format!("{:?}", store.take_runners(self.pool, rules).await.unwrap())
             }
             Action::Commits(claims) => {

@@ -87,7 +87,8 @@ async fn hooks_know_their_run_and_nothing_else_of_baton() {
 
 #[tokio::test]
 async fn what_registering_started_goes_on_until_the_run_is_cleaned_away() {
-    let hook = "sleep 600 & echo $! > OUT/service; setsid sleep 600 & echo $! > OUT/escaped; touch left";
+    let hook = "sleep 600 & echo $! > OUT/service; setsid sleep 600 & echo $! > OUT/escaped; touch left; \
+                bash -c 'set -m; env -i sleep 600 </dev/null >/dev/null 2>&1 & echo $! > OUT/grouped; disown'";
     let mut site = Site::new(hook, "kill -0 $(cat OUT/service)", PATIENCE);
     assert_eq!(site.task(Task::Register(job())).await, Input::Hook(Hook::Register, Ok(())));
     assert_eq!(site.places(), 1);
@@ -96,6 +97,8 @@ async fn what_registering_started_goes_on_until_the_run_is_cleaned_away() {
     assert_eq!(site.task(Task::Clean).await, Input::Cleaned(Ok(())));
     gone(&site.read("service")).await;
     gone(&site.read("escaped")).await;
+    // One without a mark, that leads a group of the agent's own session.
+    gone(&site.read("grouped")).await;
     assert_eq!(site.places(), 0);
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use baton::runs::Stop;
 use tokio::process::{Child, Command};
 
-use crate::os;
+use crate::own::Own;
+use crate::{os, own};
 
 /// How long a command has to end by itself after it was asked to.
 pub const TERMINATE_GRACE: Duration = Duration::from_secs(5);
@@ -15,6 +16,7 @@ pub struct Group {
     pub child: Child,
     /// The number of the group is that of its first process.
     number: Option<u32>,
+    _own: Option<Own>,
 }
 
 impl Group {
@@ -22,9 +24,9 @@ impl Group {
     pub fn start(mut command: Command) -> std::io::Result<Group> {
         command.process_group(0);
         os::die_with_parent(&mut command);
-        let child = command.spawn()?;
+        let (child, own) = own::spawn(&mut command)?;
         let number = child.id();
-        Ok(Group { child, number })
+        Ok(Group { child, number, _own: own })
     }
 
     /// The number of the group.

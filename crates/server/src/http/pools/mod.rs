@@ -6,7 +6,7 @@ mod runners;
 
 use axum::extract::State;
 use axum::response::Response;
-use baton_proto::{ChangePool, CreatePool, PoolPage, PoolView, Problem};
+use baton_proto::{ChangePool, CreatePool, NAMESPACE_DEFAULT, PoolPage, PoolView, Problem};
 use baton_store::Page;
 use http::StatusCode;
 use serde::Deserialize;
@@ -105,14 +105,27 @@ async fn change(
     Ok(ok(&pools::change(&app, &caller, within.name(), &pool, wanted).await?))
 }
 
-/// Begin to delete a pool: claims that wait fail, idle runners end, running ones finish.
-#[utoipa::path(delete, path = "/api/v1/pools/{pool}", tag = "pools", security(("api_key" = ["admin"])), params(("pool" = String, Path), InNamespace),
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct DeletePool {
+    /// The namespace; `default` unless given.
+    namespace: Option<String>,
+    /// Give up machines that are being ended: for a provider that does not say any more what it has.
+    #[serde(default)]
+    force: bool,
+}
+
+/// Begin to delete a pool: claims that wait fail, idle runners end, running ones finish. With `force`, machines that are being ended are taken for gone, and
+/// whoever forces it sees to it that they are; the audit log names them.
+#[utoipa::path(delete, path = "/api/v1/pools/{pool}", tag = "pools", security(("api_key" = ["admin"])), params(("pool" = String, Path), DeletePool),
     responses((status = 200, body = PoolView), (status = 404, body = Problem)))]
 async fn delete(
     State(app): State<App>,
     Auth(caller): Auth,
     Path(pool): Path<String>,
-    Params(within): Params<InNamespace>,
+    Params(wanted): Params<DeletePool>,
 ) -> Result<Response, Error> {
-    Ok(ok(&pools::delete(&app, &caller, within.name(), &pool).await?))
+    let namespace = wanted.namespace.as_deref().unwrap_or(NAMESPACE_DEFAULT);
+    Ok(ok(&pools::delete(&app, &caller, namespace, &pool, wanted.force).await?))
 }

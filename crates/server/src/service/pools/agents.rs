@@ -158,6 +158,7 @@ pub async fn signal(app: &App, runner: RunnerId, said: SignalRunner) -> Result<S
         signal: said.signal,
         run_id: said.run_id.clone(),
         detail: message(&said.detail),
+        was_unheard: app.is_deaf_to_agents(),
     };
     let (counts, why, order) = match app.pools.signals.call_one(signal).await? {
         SignalAnswer::Noted(news) => {

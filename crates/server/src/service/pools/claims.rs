@@ -242,7 +242,7 @@ fn bare_view(pool: &Pool, claim: PoolClaim) -> ClaimView {
 
 async fn view(app: &App, pool: &Pool, mut claim: PoolClaim) -> Result<ClaimView, Error> {
     if claim.reason == Some(ClaimReason::WaitOver) && claim.detail.is_empty() {
-        claim.detail = format!("it was not filled in time; {}", standing(app, pool).await?);
+        claim.detail = format!("it was not filled in time; {}", standing(app, pool, &claim.wanted).await?);
     }
     let number = claim.number;
     let runners = runners_of(app, number).await?.into_iter().filter_map(shown).collect();
@@ -273,12 +273,15 @@ async fn discarded(app: &App, claim: ClaimNo) -> Result<(Vec<ClaimFailure>, u64)
 }
 
 /// How many machines a pool has, who has them, and what its provider says: why a claim is not filled, as far as that can be seen now.
-pub(crate) async fn standing(app: &App, pool: &Pool) -> Result<String, Error> {
+pub(crate) async fn standing(app: &App, pool: &Pool, wanted: &Wanted) -> Result<String, Error> {
     let stats = app.store.pool_stats(pool.number).await?;
-    Ok(standing_of(&stats.runners, pool.spec.max_size, pool.error.as_deref()))
+    let filter = RunnerFilter { pool: Some(pool.number), state: Some(RunnerState::Idle), ..RunnerFilter::default() };
+    let idle = app.store.runners(filter, Page { after: None, limit: PAGE }).await?;
+    let misfits = idle.iter().filter(|runner| !wanted.fits(&runner.machine)).count();
+    Ok(standing_of(&stats.runners, misfits, pool.spec.max_size, pool.error.as_deref()))
 }
 
-fn standing_of(runners: &BTreeMap<RunnerState, u64>, max_size: u32, error: Option<&str>) -> String {
+fn standing_of(runners: &BTreeMap<RunnerState, u64>, misfits: usize, max_size: u32, error: Option<&str>) -> String {
     let word = |state: RunnerState| match state {
         RunnerState::Creating => Some("being created"),
         RunnerState::Idle => Some("idle"),
@@ -294,8 +297,12 @@ fn standing_of(runners: &BTreeMap<RunnerState, u64>, max_size: u32, error: Optio
     let all: u64 = there.iter().map(|(_, count)| count).sum();
     let parts: Vec<String> = there.iter().map(|(word, count)| format!("{count} {word}")).collect();
     let parts = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
+    let misfits = match misfits {
+        0 => String::new(),
+        count => format!("; {count} of the idle ones are not what the claim asks for"),
+    };
     let said = error.map(|error| format!("; the provider says: {error}")).unwrap_or_default();
-    format!("the pool has {all} of {max_size} machines{parts}{said}")
+    format!("the pool has {all} of {max_size} machines{parts}{misfits}{said}")
 }
 
 /// Every runner that a claim has.
@@ -335,12 +342,14 @@ mod tests {
 
     #[test]
     fn whoever_waited_in_vain_is_told_who_has_the_machines() {
-        assert_eq!(standing_of(&BTreeMap::new(), 6, None), "the pool has 0 of 6 machines");
+        assert_eq!(standing_of(&BTreeMap::new(), 0, 6, None), "the pool has 0 of 6 machines");
         let mut runners =
             BTreeMap::from([(RunnerState::Running, 2), (RunnerState::Creating, 1), (RunnerState::Gone, 90)]);
         let said = "the pool has 3 of 6 machines: 1 being created, 2 in use; the provider says: no quota";
-        assert_eq!(standing_of(&runners, 6, Some("no quota")), said);
+        assert_eq!(standing_of(&runners, 0, 6, Some("no quota")), said);
         runners.insert(RunnerState::Idle, 0);
-        assert!(!standing_of(&runners, 6, None).contains("idle"));
+        assert!(!standing_of(&runners, 0, 6, None).contains("idle"));
+        runners.insert(RunnerState::Idle, 2);
+        assert!(standing_of(&runners, 1, 6, None).ends_with("; 1 of the idle ones are not what the claim asks for"));
     }
 }

@@ -12,6 +12,7 @@ use baton_store::{Pool, PoolRunner};
 
 use super::machines::all_runners;
 use crate::github::{Errand, GithubScope, Minted, Removed, TRY_MAX};
+use crate::service::message;
 use crate::{App, Error, crash};
 
 /// The name of a runner at GitHub. It is the same for as long as the runner lives, and no other installation or pool has one that begins so.
@@ -46,10 +47,14 @@ pub async fn register(app: &App, runner: RunnerId, wanted: &RegisterRunner) -> R
     };
     let name = name_of(app, &pool, runner);
     let errand = errand(app, &scope, left(app, &seen).await?);
-    let minted = errand.mint(&name, &wanted.run_id).await.map_err(|why| {
-        tracing::warn!(pool = pool.name, %runner, why, "a runner cannot be registered at GitHub");
-        Error::Github(why)
-    })?;
+    let minted = match errand.mint(&name, &wanted.run_id).await {
+        Ok(minted) => minted,
+        Err(why) => {
+            tracing::warn!(pool = pool.name, %runner, why, "a runner cannot be registered at GitHub");
+            hold(app, &pool, &why).await?;
+            return Err(Error::Github(why));
+        }
+    };
     crash::point("github.minted");
     // The claim may have ended meanwhile, and its agent may be done with taking back what it knows of.
     if let Err(error) = held(app, runner, wanted).await {
@@ -62,6 +67,29 @@ pub async fn register(app: &App, runner: RunnerId, wanted: &RegisterRunner) -> R
         Minted::Jit(config) => RunnerRegistration::Jit { name, config },
         Minted::Token(token) => RunnerRegistration::Token { name, url, token },
     })
+}
+
+/// GitHub's trouble is none of the machine's, and the next one would fare the same: none is taken until GitHub answers again.
+async fn hold(app: &App, pool: &Pool, why: &str) -> Result<(), Error> {
+    let said = message(why);
+    app.pools.github.hold(pool.number, &said, app.store.clock().local());
+    Ok(app.store.note_pool_error(pool.number, &said).await?)
+}
+
+/// Asks GitHub again whether it would have runners of a pool that it has refused.
+pub(crate) async fn ask_again(app: &App, pool: &Pool) -> Result<(), Error> {
+    let Some(scope) = scope_of(pool) else { return Ok(()) };
+    if let Err(why) = errand(app, &scope, TRY_MAX).probe().await {
+        tracing::warn!(pool = pool.name, why, "GitHub still refuses the runners of a pool");
+        return hold(app, pool, &why).await;
+    }
+    let said = app.pools.github.let_go(pool.number);
+    app.pools.claims.ring();
+    let now = app.store.pool(&pool.namespace, &pool.name).await?;
+    match now.is_some_and(|now| now.error.is_some() && now.error == said) {
+        true => Ok(app.store.note_pool_error(pool.number, "").await?),
+        false => Ok(()),
+    }
 }
 
 /// Takes back what an agent has registered. Whether there was anything does not matter, and GitHub being away neither: its machine is done with it, and what is left there is looked

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use baton_core::pools::spec::{CPU_MAX, MEMORY_MIB_MAX, TYPE_BYTES_MAX};
 use baton_core::pools::{BackoffRule, Cause, Machine, OrderId, RunnerId, RunnerState};
@@ -18,6 +18,10 @@ use crate::providers::{
 use crate::service::message;
 use crate::{App, Error, crash};
 
+/// What a pool says whose provider cannot list its machines.
+const LIST_FAILED: &str = "the provider does not say what it has";
+/// What an agent joins with.
+const JOIN_VARIABLE: &str = "BATON_JOIN_TOKEN";
 /// Rows that are read at once.
 const PAGE: usize = 1_000;
 
@@ -55,7 +59,7 @@ pub(crate) async fn create(app: &App, pool: &Pool, order: &Order) -> Result<(), 
     let mut environment = providers::agent_variables(&pool.spec.options);
     environment.extend([
         ("BATON_URL".to_owned(), app.pools.url(&app.settings)),
-        ("BATON_JOIN_TOKEN".to_owned(), token::join(&app.secret, order.id)),
+        (JOIN_VARIABLE.to_owned(), token::join(&app.secret, order.id)),
         ("BATON_NAMESPACE".to_owned(), pool.namespace.clone()),
         ("BATON_POOL".to_owned(), pool.name.clone()),
     ]);
@@ -64,7 +68,8 @@ pub(crate) async fn create(app: &App, pool: &Pool, order: &Order) -> Result<(), 
     }
     let wanted =
         Create { pool: info, token: order.id.to_string(), count: order.count, usage: order.usage, environment };
-    let mut had = 0;
+    let (mut had, begun) = (0, Instant::now());
+    let mut pause = Duration::from_millis(app.current().pool_backoff().first_ms);
     loop {
         // Looked at with the permit in hand: while others were served, the pool may have been deleted.
         let asking = async {
@@ -74,7 +79,7 @@ pub(crate) async fn create(app: &App, pool: &Pool, order: &Order) -> Result<(), 
                 Err(error) => Err(ProviderError::Unclear(error.to_string())),
             }
         };
-        match call(app, pool, "create", asking).await {
+        match call(app, pool, "create", asking).await.map_err(|error| masked(error, &wanted)) {
             Ok(None) => return Ok(()),
             Ok(Some(made)) => {
                 crash::point("order.created");
@@ -101,10 +106,27 @@ pub(crate) async fn create(app: &App, pool: &Pool, order: &Order) -> Result<(), 
                 tracing::warn!(pool = pool.name, order = %order.id, why, "machines are asked for again");
                 // Whoever looks at the pool, or waits for it in vain, is to know what it waits for.
                 app.store.note_pool_error(pool.number, &message(&why)).await?;
-                app.pools.keeper.ring_in(app.current().pool_ask());
-                return Ok(());
+                let ask = app.current().pool_ask();
+                // One that answers may be asked again soon, for as long as nobody else asks.
+                if begun.elapsed() + pause > Duration::from_millis(ask.unsigned_abs()) / 2 {
+                    app.pools.keeper.ring_in(ask);
+                    return Ok(());
+                }
+                tokio::time::sleep(pause).await;
+                pause *= 2;
             }
         }
+    }
+}
+
+/// A provider's words without the credential that it was handed.
+fn masked(error: ProviderError, wanted: &Create) -> ProviderError {
+    let secret = wanted.environment.get(JOIN_VARIABLE).map(String::as_str).unwrap_or_default();
+    let without = |why: String| if secret.is_empty() { why } else { why.replace(secret, "***") };
+    match error {
+        ProviderError::Refused(why) => ProviderError::Refused(without(why)),
+        ProviderError::Misconfigured(why) => ProviderError::Misconfigured(without(why)),
+        ProviderError::Unclear(why) => ProviderError::Unclear(without(why)),
     }
 }
 
@@ -130,14 +152,18 @@ async fn take_over(
         tracing::warn!(pool = pool.name, %order, "the provider lists machines of another pool; they are left alone");
         return Ok(());
     }
-    // A provider that names too much must not have machines bound twice, or ended, that somebody else has.
-    let rows = live_runners(app, pool).await?;
+    // A provider that names too much must not have machines bound twice, or ended, that somebody else has, in this pool or another.
+    let rows = read(app, RunnerFilter { not_state: Some(RunnerState::Gone), ..RunnerFilter::default() }).await?;
     let others = rows.iter().filter(|row| row.order != order);
     let others: BTreeSet<&str> = others.filter_map(|row| row.machine_id.as_deref()).collect();
     let is_new = |machine: &ProviderMachine| !others.contains(machine.id.as_str());
     let (made, nameless): (Vec<_>, Vec<_>) =
         made.into_iter().filter(is_new).partition(|machine| can_be_kept(&machine.id));
-    let nameless = nameless.into_iter().map(|machine| machine.id).filter(|id| !id.is_empty()).collect();
+    if let Some(nameless) = nameless.first() {
+        let why = format!("the provider names a machine in a way that cannot be kept: {:?}", nameless.id);
+        app.store.note_pool_error(pool.number, &message(&why)).await?;
+    }
+    let nameless = nameless.into_iter().map(|machine| machine.id).collect();
     end_machines(app, pool, provider, nameless, "their names cannot be kept").await;
     if made.is_empty() {
         return Ok(());
@@ -177,6 +203,7 @@ fn can_be_kept(id: &str) -> bool {
 
 /// Ends machines that no row is for.
 async fn end_machines(app: &App, pool: &Pool, provider: &dyn Provider, machines: Vec<String>, why: &str) {
+    let machines: Vec<String> = machines.into_iter().filter(|id| !id.is_empty()).collect();
     if machines.is_empty() {
         return;
     }
@@ -201,17 +228,35 @@ pub(crate) async fn terminate(app: &App, pool: &Pool, runners: Vec<PoolRunner>) 
         }
         crash::point("machines.terminated");
     }
-    let listed = match call(app, pool, "list", provider.list(&info)).await {
-        Ok(listed) => listed,
-        Err(error) => {
-            tracing::warn!(pool = pool.name, %error, "the provider does not say what it has");
-            return Ok(());
-        }
-    };
+    let Some(listed) = list(app, pool, provider.as_ref()).await? else { return Ok(()) };
     forget(app, pool, provider.as_ref(), &listed, &runners).await?;
     // Last: room for other machines is made without waiting for GitHub, and what is left there is found again.
     github::ended(app, pool, &runners).await;
     Ok(())
+}
+
+/// What the provider of a pool has. `None`: it does not say, and whoever looks at the pool is told.
+async fn list(app: &App, pool: &Pool, provider: &dyn Provider) -> Result<Option<Vec<ProviderMachine>>, Error> {
+    let said = pool.error.as_deref().filter(|error| error.starts_with(LIST_FAILED));
+    match call(app, pool, "list", provider.list(&app.pools.info(pool))).await {
+        Ok(mut listed) => {
+            if said.is_some() {
+                app.store.note_pool_error(pool.number, "").await?;
+            }
+            // What has no name can neither be waited for nor ended.
+            listed.retain(|machine| !machine.id.is_empty());
+            Ok(Some(listed))
+        }
+        Err(error) => {
+            tracing::warn!(pool = pool.name, %error, "the provider does not say what it has");
+            let why = message(&format!("{LIST_FAILED}: {error}"));
+            // What keeps it from making machines says more.
+            if pool.error.is_none() || said.is_some_and(|said| said != why) {
+                app.store.note_pool_error(pool.number, &why).await?;
+            }
+            Ok(None)
+        }
+    }
 }
 
 /// Forgets terminating runners whose machines are no more.
@@ -265,6 +310,20 @@ async fn forget(
     Ok(())
 }
 
+/// Takes the machines of terminating runners for gone, whatever their provider says. Returns their names, for whoever has to look after them now.
+pub(super) async fn give_up(app: &App, pool: &Pool) -> Result<Vec<String>, Error> {
+    let filter =
+        RunnerFilter { pool: Some(pool.number), state: Some(RunnerState::Terminating), ..RunnerFilter::default() };
+    let ending = read(app, filter).await?;
+    if ending.is_empty() {
+        return Ok(Vec::new());
+    }
+    app.store.note_gone(ending.iter().map(|runner| runner.id).collect()).await?;
+    let machines: Vec<String> = ending.into_iter().filter_map(|runner| runner.machine_id).collect();
+    tracing::warn!(pool = pool.name, ?machines, "machines are given up; whether they have ended is not known");
+    Ok(machines)
+}
+
 /// Whether a machine that only another server could list has had no server for so long that its agent has ended it. That server may be gone as well, and
 /// nobody else would ever say that the machine is.
 fn is_abandoned(app: &App, runner: &PoolRunner, now: Millis) -> bool {
@@ -276,18 +335,16 @@ fn is_abandoned(app: &App, runner: &PoolRunner, now: Millis) -> bool {
 pub(crate) async fn sweep(app: &App, pool: &Pool) -> Result<(), Error> {
     let Some(provider) = provider(app, pool) else { return Ok(()) };
     let begun = app.store.now().await?;
-    let listed = match call(app, pool, "list", provider.list(&app.pools.info(pool))).await {
-        Ok(listed) => listed,
-        Err(error) => {
-            tracing::warn!(pool = pool.name, %error, "the provider does not say what it has");
-            return Ok(());
-        }
+    let known = match provider.lists_all() {
+        true => live_runners(app, pool).await?,
+        false => Vec::new(),
     };
+    let Some(listed) = list(app, pool, provider.as_ref()).await? else { return Ok(()) };
     // Read after the list: a machine that came in between is not missed, and a row that did is too young to be lost.
     let rows = all_runners(app, pool).await?;
     let now = app.store.now().await?;
     let grace = app.current().pool_grace();
-    lose(app, pool, provider.as_ref(), &listed, &rows, now).await?;
+    lose(app, pool, provider.as_ref(), &listed, &rows, &known, now).await?;
     let terminating = rows.iter().filter(|row| row.rules.state == RunnerState::Terminating);
     let terminating: Vec<PoolRunner> = terminating.cloned().collect();
     forget(app, pool, provider.as_ref(), &listed, &terminating).await?;
@@ -310,6 +367,12 @@ pub(crate) async fn sweep(app: &App, pool: &Pool) -> Result<(), Error> {
     }
     for (order, machines) in orders {
         take_over(app, pool, provider.as_ref(), order, machines).await?;
+    }
+    if !others.is_empty() {
+        let rows = read(app, RunnerFilter { not_state: Some(RunnerState::Gone), ..RunnerFilter::default() }).await?;
+        let elsewhere: BTreeSet<&str> =
+            rows.iter().filter(|row| row.pool != pool.number).filter_map(|row| row.machine_id.as_deref()).collect();
+        others.retain(|id| !elsewhere.contains(id.as_str()));
     }
     end_machines(app, pool, provider.as_ref(), others, "no runner has them").await;
     Ok(())
@@ -341,25 +404,33 @@ fn old_strays<'a>(
 }
 
 /// Ends runners whose machines have not been listed for longer than the grace time, and whose agents are not heard either. One list proves nothing:
-/// a cloud leaves out what is there, and a script may fail without a word.
+/// a cloud leaves out what is there, and a script may fail without a word. Those whose machines were `known` before a provider was asked that lists all
+/// are lost at once.
 async fn lose(
     app: &App,
     pool: &Pool,
     provider: &dyn Provider,
     listed: &[ProviderMachine],
     rows: &[PoolRunner],
+    known: &[PoolRunner],
     now: Millis,
 ) -> Result<(), Error> {
     let settings = app.current();
     let fresh = settings.pool_limits().heartbeat_ms;
     let ids: BTreeSet<&str> = listed.iter().map(|machine| machine.id.as_str()).collect();
+    let known: BTreeSet<(RunnerId, &str)> =
+        known.iter().filter_map(|row| Some((row.id, row.machine_id.as_deref()?))).collect();
+    let is_known = |row: &PoolRunner| row.machine_id.as_deref().is_some_and(|id| known.contains(&(row.id, id)));
     let is_missing = |row: &&PoolRunner| {
         let is_live = !matches!(row.rules.state, RunnerState::Terminating | RunnerState::Gone);
         let is_heard = row.seen_at.is_some_and(|at| now.saturating_sub(at) <= fresh);
-        is_live && !is_heard && row.machine_id.as_deref().is_some_and(|id| provider.is_here(id) && !ids.contains(id))
+        is_live
+            && (!is_heard || is_known(row))
+            && row.machine_id.as_deref().is_some_and(|id| provider.is_here(id) && !ids.contains(id))
     };
     let missing: Vec<&PoolRunner> = rows.iter().filter(is_missing).collect();
-    let lost = long_missing(app, pool, missing, now, settings.pool_grace());
+    let (mut lost, missing): (Vec<_>, Vec<_>) = missing.into_iter().partition(|row| is_known(row));
+    lost.extend(long_missing(app, pool, missing, now, settings.pool_grace()));
     let lost = lost.iter().map(|row| RunnerEnd {
         runner: row.reference(),
         cause: Cause::Lost,
@@ -408,7 +479,7 @@ pub(crate) async fn note_ended(app: &App, pools: &[Pool]) -> Result<(), Error> {
         return Ok(());
     }
     for pool in pools.iter().filter(|pool| pool.spec.provider == PROVIDER_DEFAULT) {
-        let mut ends = Vec::new();
+        let (mut ends, mut noted) = (Vec::new(), Vec::new());
         for row in live_runners(app, pool).await? {
             let Some((machine, words)) = row.machine_id.as_ref().and_then(|id| ended.get_key_value(id)) else {
                 continue;
@@ -416,9 +487,11 @@ pub(crate) async fn note_ended(app: &App, pools: &[Pool]) -> Result<(), Error> {
             if row.rules.state != RunnerState::Terminating {
                 ends.push(RunnerEnd { runner: row.reference(), cause: Cause::Lost, detail: message(words) });
             }
-            app.pools.ended.forget(machine);
+            noted.push(machine);
         }
         end_lost(app, pool, ends).await?;
+        // Only when it is written down.
+        noted.into_iter().for_each(|machine| app.pools.ended.forget(machine));
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ pub(crate) mod told;
 use baton_proto::{ChangePool, CreatePool, PoolView};
 use baton_store::{NewPool, Pool, PoolAnswer, Scope};
 
-use super::{audit, check_name};
+use super::{audit, check_name, message};
 use crate::auth::Caller;
 use crate::{App, Error};
 
@@ -81,12 +81,26 @@ pub async fn change(
     Err(Error::Conflict("the pool keeps changing; look at it and try again".into()))
 }
 
-/// Begins to delete a pool: waiting claims fail, idle runners end, running ones finish.
-pub async fn delete(app: &App, caller: &Caller, namespace: &str, name: &str) -> Result<PoolView, Error> {
+/// Begins to delete a pool: waiting claims fail, idle runners end, running ones finish. With `is_forced`, machines that are being ended are given up: nobody
+/// waits any longer for a provider to say that they are gone.
+pub async fn delete(
+    app: &App,
+    caller: &Caller,
+    namespace: &str,
+    name: &str,
+    is_forced: bool,
+) -> Result<PoolView, Error> {
     let seen = find(app, caller, Scope::Admin, namespace, name).await?;
     let pool = app.store.delete_pool(seen.number).await?.ok_or_else(|| no_pool(name))?;
     if seen.deleting_at.is_none() {
         audit::act(app, caller, "pool.delete", name, "", Some(namespace)).await?;
+    }
+    if is_forced {
+        let given_up = machines::give_up(app, &pool).await?;
+        if !given_up.is_empty() {
+            let detail = message(&format!("given up: {}", given_up.join(", ")));
+            audit::act(app, caller, "pool.delete_forced", name, &detail, Some(namespace)).await?;
+        }
     }
     app.pools.keeper.ring();
     read::view(app, pool).await

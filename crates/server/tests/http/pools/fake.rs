@@ -45,6 +45,10 @@ struct State {
     /// Machines that only another server could list.
     elsewhere: BTreeSet<String>,
     lists: usize,
+    /// What lists fail with.
+    list_fails: Option<&'static str>,
+    /// Whatever is not listed is not there.
+    lists_all: bool,
 }
 
 /// The provider.
@@ -95,6 +99,16 @@ impl Fake {
     pub fn lose_with_its_host(&self, id: &str) {
         self.lose(id);
         self.with(|state| state.elsewhere.insert(id.into()));
+    }
+
+    /// Lists fail from now on, or do so no longer.
+    pub fn fail_lists(&self, why: Option<&'static str>) {
+        self.with(|state| state.list_fails = why);
+    }
+
+    /// Whatever is not listed is not there, from now on.
+    pub fn list_all(&self) {
+        self.with(|state| state.lists_all = true);
     }
 
     /// How often it was asked what it has.
@@ -189,10 +203,17 @@ impl Provider for Fake {
     async fn list(&self, _: &PoolInfo) -> Result<Vec<ProviderMachine>, ProviderError> {
         let listed = |state: &mut State| {
             state.lists += 1;
+            if let Some(why) = state.list_fails {
+                return Err(ProviderError::Unclear(why.into()));
+            }
             let shown = state.machines.iter().filter(|_| !state.hides);
-            shown.map(|(id, (token, usage))| machine(id, token, *usage)).collect()
+            Ok(shown.map(|(id, (token, usage))| machine(id, token, *usage)).collect())
         };
-        Ok(self.with(listed))
+        self.with(listed)
+    }
+
+    fn lists_all(&self) -> bool {
+        self.with(|state| state.lists_all)
     }
 
     fn is_here(&self, machine_id: &str) -> bool {

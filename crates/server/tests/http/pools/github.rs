@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::rig::{Agent, Rig};
 use crate::harness::{Answer, On, eventually, on_both};
 
+const PATIENT_MS: u64 = 100_000_000;
 const REPOSITORY: &str = "repos/acme/shop";
 
 /// A server that knows the stand-in.
@@ -15,6 +16,10 @@ async fn start(on: On) -> (Rig, GitHub) {
     let rig = Rig::with(on, |settings| {
         settings.github_url = url;
         settings.github_token = Some(GITHUB_TOKEN.to_owned().into());
+        // Agents here say what they have to, and nothing else.
+        settings.pool_heartbeat_timeout_ms = PATIENT_MS;
+        settings.pool_new_heartbeat_timeout_ms = PATIENT_MS;
+        settings.pool_silent_ms = PATIENT_MS;
     });
     (rig.await, github)
 }
@@ -143,6 +148,29 @@ async fn a_claim_says_what_github_said(on: On) {
     .await;
 }
 
+async fn while_github_refuses_no_machine_is_thrown_away(on: On) {
+    let (rig, github, mut agents) = warm(on, 3).await;
+    rig.claims("first", 1).await;
+    let place = rig.registering(&mut agents, "first").await;
+    let mut agent = agents.remove(place);
+    github.next(GitHubFault::Answer(401, vec![], "Bad credentials"));
+    assert_eq!(agent.asks(&rig, "first").await.refusal(), "502 github_failed");
+    assert_eq!(rig.show().await["error"], "GitHub answered 401: Bad credentials");
+    agent.says(&rig, "UD_REG_FAILED", Some("first")).await;
+    rig.claims("second", 1).await;
+    github.next_probe(GitHubFault::Answer(403, vec![], "Not yours"));
+    rig.server.clock.advance(30_001);
+    eventually("GitHub was asked again", async || rig.show().await["error"] == "GitHub answered 403: Not yours").await;
+    let (first, second) = (rig.claimed("first").await, rig.claimed("second").await);
+    let taken = (&first["runners"], &second["runners"]);
+    assert_eq!(taken, (&json!([]), &json!([])), "nobody takes what would come to nothing");
+    rig.server.clock.advance(30_001);
+    for run in ["first", "second"] {
+        rig.registering(&mut agents, run).await;
+    }
+    eventually("that is over", async || rig.show().await["error"] == json!(null)).await;
+}
+
 async fn an_old_server_gives_out_tokens(on: On) {
     let (rig, github) = start(on).await;
     github.is_old();
@@ -223,6 +251,7 @@ on_both!(
     a_claimed_machine_becomes_a_runner_whose_only_label_is_the_run,
     what_passes_by_itself_is_tried_again,
     a_claim_says_what_github_said,
+    while_github_refuses_no_machine_is_thrown_away,
     an_old_server_gives_out_tokens,
     what_fell_leaves_no_runner_at_github,
     what_a_pool_at_github_needs_is_said_when_it_is_made,

@@ -112,6 +112,49 @@ async fn a_machine_that_is_lost_is_replaced(on: On) {
     assert_eq!((lost.len(), &lost[0]["cause"], &lost[0]["id"]), (1, &json!("lost"), &json!(agents[0].id)));
 }
 
+async fn what_a_provider_that_lists_all_leaves_out_is_lost_at_once(on: On) {
+    let rig = Rig::start(on).await;
+    rig.fake.list_all();
+    rig.pool(json!({"min_idle": 2, "max_size": 2})).await;
+    let agents = rig.idle(2).await;
+    rig.fake.lose(&agents[0].machine);
+    // The other one is heard of, and that one was as well a moment ago.
+    for agent in &agents {
+        agent.call(&rig, "POST", "heartbeat", String::new()).await;
+    }
+    rig.server.clock.advance(30_000);
+    eventually("it is replaced", async || rig.fake.asked().len() == 2).await;
+    let gone = rig.runners("state=gone").await;
+    assert_eq!((gone.len(), &gone[0]["cause"]), (1, &json!("lost")));
+    assert_eq!(rig.fake.terminated(), [agents[0].machine.clone()]);
+}
+
+async fn a_provider_that_cannot_list_says_so_and_its_pool_can_be_given_up(on: On) {
+    let rig = Rig::with(on, |settings| settings.pool_silent_ms = 100_000_000).await;
+    rig.pool(json!({"min_idle": 1, "max_size": 1})).await;
+    rig.idle(1).await;
+    // A look that has begun before does not know yet, and the next one comes later.
+    let error = async || {
+        rig.server.clock.advance(31_000);
+        rig.show().await["error"].clone()
+    };
+    rig.fake.fail_lists(Some("no such region"));
+    let said = "the provider does not say what it has: no such region";
+    eventually("it is said", async || error().await == said).await;
+    rig.fake.fail_lists(None);
+    eventually("it is over", async || error().await == json!(null)).await;
+    rig.fake.fail_lists(Some("gone"));
+    rig.server.call("DELETE", "/api/v1/pools/ci", "").await;
+    eventually("its machine was asked to end", async || rig.fake.terminated().len() == 1).await;
+    eventually("it is said", async || error().await == "the provider does not say what it has: gone").await;
+    assert_eq!(rig.count("terminating").await, 1, "nobody knows whether it is gone");
+    let forced = rig.server.call("DELETE", "/api/v1/pools/ci?force=true", "").await;
+    assert_eq!(forced.status, 200, "{forced:?}");
+    let audited = rig.audited("pool.delete_forced").await;
+    assert!(audited[0]["detail"].as_str().unwrap().contains(&rig.fake.terminated()[0]), "{audited:?}");
+    eventually("it is gone", async || rig.server.call("GET", "/api/v1/pools/ci", "").await.status == 404).await;
+}
+
 async fn one_list_that_leaves_machines_out_ends_nothing(on: On) {
     let rig = Rig::with(on, |settings| {
         settings.pool_silent_ms = 100_000_000;
@@ -344,6 +387,8 @@ on_both!(
     machines_that_nobody_asked_for_are_ended,
     machines_that_others_have_are_left_alone_whatever_a_provider_says,
     a_machine_that_is_lost_is_replaced,
+    what_a_provider_that_lists_all_leaves_out_is_lost_at_once,
+    a_provider_that_cannot_list_says_so_and_its_pool_can_be_given_up,
     one_list_that_leaves_machines_out_ends_nothing,
     a_pool_that_is_deleted_while_machines_are_made_waits_for_them,
     a_machine_that_fell_with_its_server_is_given_up,

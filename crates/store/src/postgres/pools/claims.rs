@@ -11,7 +11,7 @@ use super::super::rows::{clean, to_json};
 use super::super::{PostgresStore, sql};
 use super::{rows, sheet};
 use crate::pool_rules::Sheet;
-use crate::pool_rules::claims::{self as rules, Choice, Ending, PoolView};
+use crate::pool_rules::claims::{self as claim_rules, Choice, Ending, PoolView};
 use crate::pools::{IDLE_LOOK_MAX, WAITS_MAX};
 use crate::{
     CommitAnswer, EndClaimAnswer, NewPoolClaim, OpenAnswer, PoolClaim, PoolNo, PoolRunner, PoolStats, PoolStock,
@@ -31,7 +31,7 @@ enum Held {
 impl PostgresStore {
     pub(super) async fn open_pool_claim(&self, new: &NewPoolClaim) -> Outcome<OpenAnswer> {
         if let Some(known) = self.read_pool_claim(new.pool, &new.run_id).await? {
-            return Ok(rules::known(known, new));
+            return Ok(claim_rules::known(known, new));
         }
         let session = self.database.transaction().await?;
         let now = self.time_in(&session).await?;
@@ -56,7 +56,7 @@ impl PostgresStore {
             session.roll_back().await?;
             // There is no such pool, or somebody else has opened the claim meanwhile.
             let known = self.read_pool_claim(new.pool, &new.run_id).await?;
-            return Ok(known.map_or(OpenAnswer::NoPool, |known| rules::known(known, new)));
+            return Ok(known.map_or(OpenAnswer::NoPool, |known| claim_rules::known(known, new)));
         };
         let claim = rows::claim(row)?;
         let mut opened = Sheet::new(now, Vec::new());
@@ -136,7 +136,7 @@ impl PostgresStore {
             session.roll_back().await?;
             return Ok(Held::Enough(TakeAnswer::default()));
         };
-        let mut choice = choose_held(&session, &mut view).await?;
+        let mut choice = choose_held(&session, &mut view, rules).await?;
         let wanted = choice.taken.len();
         for _ in 0..CHOICES_MAX {
             if choice.taken.len() < wanted && hold == sql::HOLD_FREE_RUNNERS {
@@ -150,10 +150,10 @@ impl PostgresStore {
             let lost = choice.collisions(&held);
             if !lost.is_empty() {
                 view.idle.retain(|runner| !lost.contains(&runner.id));
-                choice = choose_held(&session, &mut view).await?;
+                choice = choose_held(&session, &mut view, rules).await?;
                 continue;
             }
-            let answer = rules::take(&mut held, &view, &choice, rules);
+            let answer = claim_rules::take(&mut held, &view, &choice, rules);
             sheet::commit(&session, &held).await?;
             return Ok(Held::Enough(answer));
         }
@@ -176,7 +176,7 @@ impl PostgresStore {
             session.roll_back().await?;
             return Ok(CommitAnswer::Unknown);
         };
-        let answer = rules::commit(&mut held, claim, limits);
+        let answer = claim_rules::commit(&mut held, claim, limits);
         sheet::commit(&session, &held).await?;
         Ok(answer)
     }
@@ -204,7 +204,7 @@ impl PostgresStore {
             session.roll_back().await?;
             return Ok((EndClaimAnswer::Unknown, Vec::new()));
         };
-        let answer = rules::end(&mut held, claim, ending, detail, release_ms);
+        let answer = claim_rules::end(&mut held, claim, ending, detail, release_ms);
         sheet::commit(&session, &held).await?;
         Ok((answer, held.changed().map(|(_, after)| after.clone()).collect()))
     }
@@ -218,7 +218,8 @@ impl PostgresStore {
         let session = self.database.transaction().await?;
         let ids = runners.iter().map(|runner| runner.runner);
         let mut held = self.hold_sheet(&session, sql::HOLD_RUNNERS, ids).await?;
-        let answers = runners.iter().map(|seen| rules::give_back(&mut held, claim, *seen, release_ms, "")).collect();
+        let answers =
+            runners.iter().map(|seen| claim_rules::give_back(&mut held, claim, *seen, release_ms, "")).collect();
         sheet::commit(&session, &held).await?;
         Ok(answers)
     }
@@ -227,9 +228,9 @@ impl PostgresStore {
 /// Chooses, and locks the claims that the choice is about. One that has ended since it was read, or was filled, would take runners that nobody gives
 /// back for it, or give back what it was handed over: it is left out, and the choice made anew. With the pool locked nobody else locks several claims
 /// of it, so the order in which that happens over several choices does not matter.
-async fn choose_held(session: &Session<'_>, view: &mut PoolView) -> Outcome<Choice> {
+async fn choose_held(session: &Session<'_>, view: &mut PoolView, rules: &TakeRules) -> Outcome<Choice> {
     loop {
-        let choice = rules::choose(view);
+        let choice = claim_rules::choose(view, rules);
         let claims = choice.claims();
         if claims.is_empty() {
             return Ok(choice);

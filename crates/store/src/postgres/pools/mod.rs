@@ -103,6 +103,14 @@ impl Pools for PostgresStore {
         self.database.within(listed).await
     }
 
+    async fn waiting_pools(&self) -> StoreResult<Vec<PoolNo>> {
+        let listed = async {
+            let found = self.database.query(sql::LIST_WAITING_POOLS, &[]).await?;
+            found.iter().map(|row| Ok(row.try_get(0)?)).collect()
+        };
+        self.database.within(listed).await
+    }
+
     async fn take_runners(&self, pool: PoolNo, rules: TakeRules) -> StoreResult<TakeAnswer> {
         self.database.within(async { retried!(self.take_for_claims(pool, &rules)) }).await
     }

@@ -81,7 +81,7 @@ pub(super) fn stats(sql: &Sql<'_>, pool: PoolNo) -> StoreResult<PoolStats> {
 
 pub(super) fn take(sql: &Sql<'_>, pool: PoolNo, rules: &TakeRules) -> StoreResult<TakeAnswer> {
     let Some(view) = view(sql, pool)? else { return Ok(TakeAnswer::default()) };
-    let choice = rules::choose(&view);
+    let choice = rules::choose(&view, rules);
     let mut held = sheet::of_runners(sql, choice.runners())?;
     let answer = rules::take(&mut held, &view, &choice, rules);
     sheet::write(sql, &held)?;

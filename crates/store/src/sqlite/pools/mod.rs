@@ -88,6 +88,10 @@ impl Pools for SqliteStore {
         .await
     }
 
+    async fn waiting_pools(&self) -> StoreResult<Vec<PoolNo>> {
+        self.read(|sql| sql.rows(statements::LIST_WAITING_POOLS, params![], |row| row.get(0))).await
+    }
+
     async fn take_runners(&self, pool: PoolNo, rules: TakeRules) -> StoreResult<TakeAnswer> {
         self.write(move |sql| claims::take(sql, pool, &rules)).await
     }

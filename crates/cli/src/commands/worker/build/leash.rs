@@ -26,6 +26,7 @@ for group in $groups; do kill -s KILL -- \"-$group\" 2>/dev/null; done
 /// Dropping it, or the death of this program, pulls it.
 pub struct Leash {
     shell: Child,
+    _own: Option<Own>,
     groups: Vec<u32>,
 }
 
@@ -37,7 +38,8 @@ impl Leash {
         // In a group of its own: Ctrl-C at the worker's terminal is not for it.
         command.process_group(0);
         super::run::without_baton(&mut command);
-        Ok(Leash { shell: command.spawn()?, groups: Vec::new() })
+        let (shell, own) = own::spawn(&mut command)?;
+        Ok(Leash { shell, _own: own, groups: Vec::new() })
     }
 
     /// Watches over a group, too.

@@ -3,6 +3,7 @@
 //! Orphans come back to this worker instead of to the first process of the system, so it can find them, and has to bury them.
 //! Only builds that are plain processes of this machine need it: sandboxes, containers and machines end with all they hold.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::os;
+use crate::{os, own};
 
 /// How often those that ended by themselves are buried.
 pub const BURY_EVERY: Duration = Duration::from_secs(2);
@@ -93,15 +94,15 @@ impl Orphanage {
     fn kill(&self, mark: &[u8]) -> usize {
         // Held all the time: a build that begins now could have orphans that would be taken for this one's.
         let at_work = self.at_work.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut killed = 0;
-        for process in living() {
-            // Who has lost the mark can only be of this family if there is no other.
-            if process.is_marked(mark) || (*at_work == 1 && process.is_adopted) {
-                // It may be gone already.
-                let _ = os::signal_process(process.number, libc::SIGKILL);
-                killed += 1;
-            }
-        }
+        let killed = own::all(|own| {
+            let is_left = |process: &Process| {
+                // Who has lost the mark can only be of this family if there is no other.
+                !process.is_dead && (process.is_marked(mark) || (*at_work == 1 && process.is_adopted))
+            };
+            let left = processes(own).filter(is_left);
+            // It may be gone already.
+            left.map(|process| os::signal_process(process.number, libc::SIGKILL)).count()
+        });
         bury();
         killed
     }
@@ -121,28 +122,25 @@ impl Process {
     }
 }
 
-fn living() -> impl Iterator<Item = Process> {
-    processes().filter(|process| !process.is_dead)
-}
-
 /// Takes note of the end of orphans, which the system keeps a place for until then. Never of what this worker started itself:
 /// whoever started it waits for it.
 fn bury() {
-    for process in processes().filter(|process| process.is_dead && process.is_adopted) {
-        os::bury(process.number);
-    }
+    own::all(|own| {
+        let dead = processes(own).filter(|process| process.is_dead && process.is_adopted);
+        dead.for_each(|process| os::bury(process.number));
+    });
 }
 
-/// All processes of this machine; none where the system does not tell.
-fn processes() -> impl Iterator<Item = Process> {
+/// All processes of this machine; none where the system does not tell. `started` are the children that somebody here waits for.
+fn processes(started: &BTreeSet<u32>) -> impl Iterator<Item = Process> {
     let own = std::process::id();
     let us = Standing::of(own);
     let numbers = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     numbers.filter(move |number| *number != own).filter_map(move |number| {
         let (us, standing) = (us.as_ref()?, Standing::of(number)?);
-        // What this worker starts leads a group in the worker's session, and cannot leave either, or is in its group.
-        let is_ours = standing.session == us.session && (standing.group == number || standing.group == us.group);
+        // Whatever else this worker starts stays in its group. An orphan may lead a group in the same session, as shells make them.
+        let is_ours = started.contains(&number) || (standing.session == us.session && standing.group == us.group);
         Some(Process { number, is_adopted: standing.parent == own && !is_ours, is_dead: standing.is_dead })
     })
 }
