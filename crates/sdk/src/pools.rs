@@ -70,6 +70,11 @@ impl Client {
         self.json(Call::delete(path(namespace, pool, "").path)).await
     }
 
+    /// As [`Client::delete_pool`], and machines that are being ended are given up: for a provider that does not say any more what it has.
+    pub async fn force_delete_pool(&self, namespace: &str, pool: &str) -> Result<PoolView, ClientError> {
+        self.json(Call::delete(path(namespace, pool, "").add("force", Some("true")).path)).await
+    }
+
     /// Asks for machines, all or none. Answers at once; [`Client::wait_for_pool_claim`] waits. The same again is the same claim.
     pub async fn open_pool_claim(
         &self,

@@ -121,9 +121,9 @@ impl Github {
         self.held(|held| held.insert(pool, (why.to_owned(), again_at)));
     }
 
-    /// Whether it does.
-    pub(crate) fn is_held(&self, pool: PoolNo) -> bool {
-        self.held(|held| held.contains_key(&pool))
+    /// What it said, if it does.
+    pub(crate) fn refuses(&self, pool: PoolNo) -> Option<String> {
+        self.held(|held| held.get(&pool).map(|(why, _)| why.clone()))
     }
 
     /// Whether GitHub is to be asked again for this pool. If so, it is being asked, and not again before it is held once more.
@@ -137,9 +137,9 @@ impl Github {
         })
     }
 
-    /// GitHub does what it refused. Returns what it had said.
-    pub(crate) fn let_go(&self, pool: PoolNo) -> Option<String> {
-        self.held(|held| held.remove(&pool)).map(|(why, _)| why)
+    /// GitHub does what it refused.
+    pub(crate) fn let_go(&self, pool: PoolNo) {
+        self.held(|held| held.remove(&pool));
     }
 
     /// Begins something that is tried for at most so long.

@@ -55,7 +55,7 @@ struct Did {
 async fn fill(app: &App, pool: &Pool, now: Millis) -> Result<Did, Error> {
     let settings = app.current();
     // While GitHub refuses, machines that are taken would be thrown away one after the other.
-    let rules = TakeRules { is_held: app.pools.github.is_held(pool.number), ..settings.pool_take_rules() };
+    let rules = TakeRules { is_held: app.pools.github.refuses(pool.number).is_some(), ..settings.pool_take_rules() };
     let taken = app.store.take_runners(pool.number, rules).await?;
     if !taken.taken.is_empty() {
         crash::point("claim.taken");

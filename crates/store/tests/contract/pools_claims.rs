@@ -66,6 +66,9 @@ async fn claims_are_listed_newest_first(rig: Rig) {
     assert_eq!(list(ClaimFilter::default(), Some(claim.number), 2).await, ["a"]);
     let waiting = ClaimFilter { pool: Some(pool.number()), state: Some(ClaimState::Waiting) };
     assert_eq!(list(waiting, None, 9).await, ["c", "a"]);
+    assert_eq!(pool.store().waiting_pools().await.unwrap(), [pool.number()]);
+    let all: Vec<_> = pool.take().await.waiting.into_iter().map(|claim| claim.run_id).collect();
+    assert_eq!(all, ["a", "c"], "oldest first");
     assert_eq!(list(ClaimFilter { pool: Some(pool.number() + 1), state: None }, None, 9).await, [""; 0]);
 }
 

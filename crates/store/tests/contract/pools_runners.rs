@@ -15,6 +15,7 @@ contract!(
     heartbeats_tell_agents_where_they_stand,
     whoever_saw_a_runner_idle_cannot_end_it_once_it_is_claimed,
     what_is_in_use_is_not_ended_for_the_pool,
+    what_nobody_could_hear_does_not_come_too_late,
     what_lasts_too_long_is_ended,
     a_claim_that_waits_too_long_fails_and_one_that_runs_too_long_loses_its_runners,
     silent_runners_are_ended_and_running_ones_get_more_time,
@@ -169,6 +170,27 @@ async fn what_is_in_use_is_not_ended_for_the_pool(rig: Rig) {
     let unknown = RunnerRef { runner: runner_id(), ..claimed };
     assert_eq!(ended(&pool, end(unknown, Cause::Asked)).await, RunnerAnswer::Unknown);
     assert!(matches!(ended(&pool, end(runners[0], Cause::Lost)).await, RunnerAnswer::Moved(..)));
+}
+
+async fn what_nobody_could_hear_does_not_come_too_late(rig: Rig) {
+    let pool = PoolRig::new(rig, 9).await;
+    pool.idle(1).await;
+    let claim = pool.open("one", 1).await;
+    let taken = pool.take().await.taken[0].clone();
+    pool.later(CREATE_MS + 1);
+    let registered = say(taken.runner, Signal::Registered, Some("one"));
+    assert_eq!(pool.signal(registered.clone()).await, SignalAnswer::Refused(Refused::TooLate));
+    let unheard = baton_store::RunnerSignal { was_unheard: true, ..registered };
+    assert!(matches!(pool.signal(unheard).await, SignalAnswer::Noted(_)));
+    assert!(matches!(pool.commit(claim.number).await, baton_store::CommitAnswer::Ready(_)));
+    pool.store().release_claim(claim.number, RELEASE_MS).await.unwrap();
+    pool.later(RELEASE_MS + 1);
+    let runner = pool.runner(taken.runner.runner).await.reference();
+    let removed = say(runner, Signal::Deregistered, Some("one"));
+    assert_eq!(pool.signal(removed.clone()).await, SignalAnswer::Refused(Refused::TooLate));
+    let unheard = baton_store::RunnerSignal { was_unheard: true, ..removed };
+    assert!(matches!(pool.signal(unheard).await, SignalAnswer::Noted(_)));
+    assert_eq!(pool.state(runner.runner).await, RunnerState::Idle);
 }
 
 async fn what_lasts_too_long_is_ended(rig: Rig) {

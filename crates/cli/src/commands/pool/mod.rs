@@ -115,9 +115,10 @@ What is not named stays. Machines that are there keep what they were made with, 
     #[command(
         visible_alias = "rm",
         after_help = "Examples:
-  baton pool delete linux"
+  baton pool delete linux
+  baton pool delete linux --force      when its provider does not say any more what it has"
     )]
-    Delete(OneArgs),
+    Delete(DeleteArgs),
     /// Claim machines for a run, and wait until all of them are registered for it.
     #[command(after_help = "Examples:
   baton pool claim linux --run-id ci-17 --count 4
@@ -156,6 +157,17 @@ pub struct NameArgs {
 pub struct OneArgs {
     #[command(flatten)]
     name: NameArgs,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Args)]
+pub struct DeleteArgs {
+    #[command(flatten)]
+    name: NameArgs,
+    /// Give up machines that are being ended, whether their provider says that they are gone or not. The audit log names them: see to it that they are.
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     format: Format,
 }
@@ -235,8 +247,11 @@ pub async fn execute(client: &Client, command: PoolCommand) -> Result<(), Exit> 
         PoolCommand::Claims(args) => claims::claims(client, args).await?,
         PoolCommand::Scale(args) => scale::scale(client, args).await?,
         PoolCommand::Set(args) => set::set(client, args).await?,
-        PoolCommand::Delete(OneArgs { name: NameArgs { pool, namespace }, format }) => {
-            let deleted = client.delete_pool(&namespace, &pool).await?;
+        PoolCommand::Delete(DeleteArgs { name: NameArgs { pool, namespace }, force, format }) => {
+            let deleted = match force {
+                true => client.force_delete_pool(&namespace, &pool).await?,
+                false => client.delete_pool(&namespace, &pool).await?,
+            };
             // The pool may be gone by now: then nobody has its machines.
             let machines = match format.json {
                 true => None,

@@ -15,7 +15,7 @@ use baton_store::{
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-use super::{find, machines, no_pool};
+use super::{find, machines, no_pool, trouble};
 use crate::auth::Caller;
 use crate::{App, Error, crash};
 
@@ -278,7 +278,7 @@ pub(crate) async fn standing(app: &App, pool: &Pool, wanted: &Wanted) -> Result<
     let filter = RunnerFilter { pool: Some(pool.number), state: Some(RunnerState::Idle), ..RunnerFilter::default() };
     let idle = app.store.runners(filter, Page { after: None, limit: PAGE }).await?;
     let misfits = idle.iter().filter(|runner| !wanted.fits(&runner.machine)).count();
-    Ok(standing_of(&stats.runners, misfits, pool.spec.max_size, pool.error.as_deref()))
+    Ok(standing_of(&stats.runners, misfits, pool.spec.max_size, trouble(app, pool).as_deref()))
 }
 
 fn standing_of(runners: &BTreeMap<RunnerState, u64>, misfits: usize, max_size: u32, error: Option<&str>) -> String {

@@ -12,7 +12,6 @@ use baton_store::{Pool, PoolRunner};
 
 use super::machines::all_runners;
 use crate::github::{Errand, GithubScope, Minted, Removed, TRY_MAX};
-use crate::service::message;
 use crate::{App, Error, crash};
 
 /// The name of a runner at GitHub. It is the same for as long as the runner lives, and no other installation or pool has one that begins so.
@@ -51,7 +50,8 @@ pub async fn register(app: &App, runner: RunnerId, wanted: &RegisterRunner) -> R
         Ok(minted) => minted,
         Err(why) => {
             tracing::warn!(pool = pool.name, %runner, why, "a runner cannot be registered at GitHub");
-            hold(app, &pool, &why).await?;
+            // That is none of the machine's doing, and the next one would fare the same: none is taken until GitHub answers again.
+            app.pools.github.hold(pool.number, &why, app.store.clock().local());
             return Err(Error::Github(why));
         }
     };
@@ -69,27 +69,20 @@ pub async fn register(app: &App, runner: RunnerId, wanted: &RegisterRunner) -> R
     })
 }
 
-/// GitHub's trouble is none of the machine's, and the next one would fare the same: none is taken until GitHub answers again.
-async fn hold(app: &App, pool: &Pool, why: &str) -> Result<(), Error> {
-    let said = message(why);
-    app.pools.github.hold(pool.number, &said, app.store.clock().local());
-    Ok(app.store.note_pool_error(pool.number, &said).await?)
-}
-
 /// Asks GitHub again whether it would have runners of a pool that it has refused.
 pub(crate) async fn ask_again(app: &App, pool: &Pool) -> Result<(), Error> {
     let Some(scope) = scope_of(pool) else { return Ok(()) };
-    if let Err(why) = errand(app, &scope, TRY_MAX).probe().await {
-        tracing::warn!(pool = pool.name, why, "GitHub still refuses the runners of a pool");
-        return hold(app, pool, &why).await;
+    match errand(app, &scope, TRY_MAX).probe().await {
+        Ok(()) => {
+            app.pools.github.let_go(pool.number);
+            app.pools.claims.ring();
+        }
+        Err(why) => {
+            tracing::warn!(pool = pool.name, why, "GitHub still refuses the runners of a pool");
+            app.pools.github.hold(pool.number, &why, app.store.clock().local());
+        }
     }
-    let said = app.pools.github.let_go(pool.number);
-    app.pools.claims.ring();
-    let now = app.store.pool(&pool.namespace, &pool.name).await?;
-    match now.is_some_and(|now| now.error.is_some() && now.error == said) {
-        true => Ok(app.store.note_pool_error(pool.number, "").await?),
-        false => Ok(()),
-    }
+    Ok(())
 }
 
 /// Takes back what an agent has registered. Whether there was anything does not matter, and GitHub being away neither: its machine is done with it, and what is left there is looked

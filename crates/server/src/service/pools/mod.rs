@@ -106,6 +106,11 @@ pub async fn delete(
     read::view(app, pool).await
 }
 
+/// What keeps a pool from having machines, or from handing them over, as was last heard.
+fn trouble(app: &App, pool: &Pool) -> Option<String> {
+    app.pools.github.refuses(pool.number).or_else(|| pool.error.clone())
+}
+
 fn no_pool(name: &str) -> Error {
     Error::NotFound { what: "pool", id: name.into() }
 }

@@ -7,7 +7,7 @@ use baton_core::pools::RunnerState;
 use baton_proto::{PoolStatistics, PoolView, Time};
 use baton_store::{Page, Pool, PoolNo, PoolStats, RunnerFilter, Scope, pool_total};
 
-use super::find;
+use super::{find, trouble};
 use crate::auth::Caller;
 use crate::{App, Error};
 
@@ -78,6 +78,7 @@ async fn numbered(app: &App, pool: Pool) -> Result<(PoolView, PoolStats), Error>
     let now = app.time.now().await?;
     let (min_idle_now, _) = pool.spec.min_idle_at(now);
     let create_after = create_after(app, &pool, now);
+    let error = trouble(app, &pool);
     let spec = pool.spec;
     let options = spec.options.into_iter().map(|(name, value)| match is_secret(&name) {
         true => (name, HIDDEN.to_owned()),
@@ -108,7 +109,7 @@ async fn numbered(app: &App, pool: Pool) -> Result<(PoolView, PoolStats), Error>
         runners,
         waiting_claims: stats.waiting,
         create_after,
-        error: pool.error,
+        error,
         statistics: None,
     };
     Ok((view, stats))

@@ -1,5 +1,7 @@
 //! Claims: filled with what is verified, or given back with a reason.
 
+use baton_core::pools::Wanted;
+use baton_store::NewPoolClaim;
 use serde_json::{Value, json};
 
 use super::fake::Mood;
@@ -103,6 +105,34 @@ async fn a_runner_that_cannot_register_is_discarded_and_another_one_taken(on: On
     eventually("its machine is ended", async || rig.fake.terminated().contains(&bad.machine)).await;
 }
 
+async fn a_crowd_hides_nobody(on: On) {
+    let rig = Rig::start(on).await;
+    rig.pool(json!({"min_idle": 1, "max_size": 1})).await;
+    let mut agents = rig.idle(1).await;
+    rig.pool(json!({"name": "crowded", "max_size": 1})).await;
+    rig.fake.always(Some(Mood::Refuses("no more")));
+    let number = rig.server.app.store.pool("default", "crowded").await.unwrap().unwrap().number;
+    assert_eq!(rig.claims("first", 1).await["state"], "waiting");
+    // All of them newer.
+    for place in 0..1_100 {
+        let run_id = format!("crowd-{place}");
+        let claim = NewPoolClaim {
+            pool: number,
+            run_id,
+            fingerprint: [0; 16],
+            count: 1,
+            wanted: Wanted::default(),
+            priority: 5,
+            owner: "crowd".into(),
+            runtime_ms: 1_000,
+            wait_ms: 100_000_000,
+        };
+        rig.server.app.store.open_claim(claim).await.unwrap();
+    }
+    rig.register_all(&mut agents, "first").await;
+    assert_eq!(rig.settled("first").await["state"], "ready");
+}
+
 async fn a_silent_runner_is_not_handed_over(on: On) {
     let rig = Rig::start(on).await;
     rig.pool(json!({"min_idle": 2, "max_size": 2})).await;
@@ -198,6 +228,7 @@ on_both!(
     warm_runners_are_claimed_handed_over_and_given_back,
     the_shortfall_is_created,
     a_runner_that_cannot_register_is_discarded_and_another_one_taken,
+    a_crowd_hides_nobody,
     a_silent_runner_is_not_handed_over,
     a_claim_that_cannot_be_filled_gives_back_and_says_why,
     what_a_pool_cannot_have_is_refused_at_once,

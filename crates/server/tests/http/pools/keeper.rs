@@ -98,6 +98,24 @@ async fn machines_that_others_have_are_left_alone_whatever_a_provider_says(on: O
     assert_eq!(rig.settled("run-1").await["state"], "ready");
 }
 
+async fn machines_of_another_pool_are_nobodys_to_end(on: On) {
+    let rig = Rig::with(on, |settings| settings.pool_silent_ms = 100_000_000).await;
+    rig.pool(json!({"min_idle": 1, "max_size": 1})).await;
+    let own = rig.idle(1).await.remove(0);
+    // Names the machine of the first pool as its own.
+    rig.fake.next(Mood::NamesOthers);
+    rig.pool(json!({"name": "greedy", "min_idle": 1, "max_size": 1})).await;
+    eventually("it has its own", async || rig.fake.machines().len() == 2).await;
+    for _ in 0..5 {
+        let lists = rig.fake.lists();
+        rig.server.clock.advance(60_000);
+        // The fake lists all machines for both pools, without telling whose they are.
+        eventually("both were listed", async || rig.fake.lists() >= lists + 2).await;
+    }
+    assert!(!rig.fake.terminated().contains(&own.machine), "{:?}", rig.fake.terminated());
+    assert_eq!(rig.count("idle").await, 1);
+}
+
 async fn a_machine_that_is_lost_is_replaced(on: On) {
     let rig = Rig::with(on, |settings| settings.pool_silent_ms = 100_000_000).await;
     rig.pool(json!({"min_idle": 1, "max_size": 1})).await;
@@ -386,6 +404,7 @@ on_both!(
     a_provider_that_hangs_for_one_pool_keeps_no_other_waiting,
     machines_that_nobody_asked_for_are_ended,
     machines_that_others_have_are_left_alone_whatever_a_provider_says,
+    machines_of_another_pool_are_nobodys_to_end,
     a_machine_that_is_lost_is_replaced,
     what_a_provider_that_lists_all_leaves_out_is_lost_at_once,
     a_provider_that_cannot_list_says_so_and_its_pool_can_be_given_up,
@@ -404,7 +423,55 @@ on_both!(
     what_pools_have_is_on_the_metrics_page,
 );
 
-/// All servers are away for longer than an agent may be silent, and somebody wants machines as soon as one is back.
+/// All servers are away for longer than an agent may take for anything, and one comes back.
+async fn after_an_outage(mut rig: Rig, database: &str, clock: &Clock) -> Rig {
+    rig.server.stop();
+    rig.server.stopped().await;
+    clock.advance(75_000);
+    let fake = rig.fake.clone();
+    rig = Rig::on(Server::on_database(database, clock.clone()).await);
+    rig.server.app.pools.providers.add("fake", fake.clone());
+    rig.fake = fake;
+    rig
+}
+
+/// One agent was to register, and has; another was to deregister, and has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_agents_did_while_no_server_could_hear_them_counts() {
+    let database = baton_testkit::database().await;
+    let clock = Clock::manual(START);
+    let mut rig = Rig::on(Server::on_database(database.url(), clock.clone()).await);
+    rig.pool(json!({"min_idle": 2, "max_size": 2})).await;
+    let mut agents = rig.idle(2).await;
+    // No longer new, so that ten seconds are all they have.
+    rig.claims("before", 2).await;
+    rig.register_all(&mut agents, "before").await;
+    assert_eq!(rig.settled("before").await["state"], "ready");
+    rig.release("before").await;
+    for agent in &mut agents {
+        agent.hears(&rig, "deregister").await;
+        agent.says(&rig, "UD_REMOVE_REG_OK", Some("before")).await;
+    }
+    rig.claims("given-back", 1).await;
+    let place = rig.registering(&mut agents, "given-back").await;
+    let mut given_back = agents.remove(place);
+    given_back.says(&rig, "UD_REG_OK", Some("given-back")).await;
+    assert_eq!(rig.settled("given-back").await["state"], "ready");
+    rig.release("given-back").await;
+    given_back.hears(&rig, "deregister").await;
+    rig.claims("taken", 1).await;
+    let mut taken = agents.remove(0);
+    taken.hears(&rig, "register").await;
+
+    rig = after_an_outage(rig, database.url(), &clock).await;
+    assert_eq!(given_back.says(&rig, "UD_REMOVE_REG_OK", Some("given-back")).await["counts"], true);
+    assert_eq!(taken.says(&rig, "UD_REG_OK", Some("taken")).await["counts"], true);
+    assert_eq!(rig.settled("taken").await["state"], "ready");
+    rig.until("idle", 1).await;
+    assert_eq!((rig.fake.terminated().len(), rig.fake.asked().len()), (0, 1));
+}
+
+/// Somebody wants machines as soon as a server is back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn agents_that_no_server_could_hear_were_not_silent() {
     let database = baton_testkit::database().await;
@@ -412,13 +479,7 @@ async fn agents_that_no_server_could_hear_were_not_silent() {
     let mut rig = Rig::on(Server::on_database(database.url(), clock.clone()).await);
     rig.pool(json!({"min_idle": 2, "max_size": 2})).await;
     let mut agents = rig.idle(2).await;
-    rig.server.stop();
-    rig.server.stopped().await;
-    clock.advance(75_000);
-    let fake = rig.fake.clone();
-    rig = Rig::on(Server::on_database(database.url(), clock.clone()).await);
-    rig.server.app.pools.providers.add("fake", fake.clone());
-    rig.fake = fake;
+    rig = after_an_outage(rig, database.url(), &clock).await;
     rig.claims("one", 2).await;
     rig.register_all(&mut agents, "one").await;
     assert_eq!(rig.settled("one").await["state"], "ready");

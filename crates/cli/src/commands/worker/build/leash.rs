@@ -10,6 +10,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
 
 use super::isolation::Step;
+use crate::own::{self, Own};
 
 const SHELL: &str = "/bin/sh";
 /// What the shell runs before it cleans up.

@@ -99,9 +99,12 @@ impl Orphanage {
                 // Who has lost the mark can only be of this family if there is no other.
                 !process.is_dead && (process.is_marked(mark) || (*at_work == 1 && process.is_adopted))
             };
-            let left = processes(own).filter(is_left);
-            // It may be gone already.
-            left.map(|process| os::signal_process(process.number, libc::SIGKILL)).count()
+            let left: Vec<Process> = processes(own).filter(is_left).collect();
+            for process in &left {
+                // It may be gone already.
+                let _ = os::signal_process(process.number, libc::SIGKILL);
+            }
+            left.len()
         });
         bury();
         killed
