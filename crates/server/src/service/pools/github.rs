@@ -71,8 +71,12 @@ pub async fn register(app: &App, runner: RunnerId, wanted: &RegisterRunner) -> R
 
 /// Asks GitHub again whether it would have runners of a pool that it has refused.
 pub(crate) async fn ask_again(app: &App, pool: &Pool) -> Result<(), Error> {
-    let Some(scope) = scope_of(pool) else { return Ok(()) };
-    match errand(app, &scope, TRY_MAX).probe().await {
+    let asked = match scope_of(pool) {
+        Some(scope) => errand(app, &scope, TRY_MAX).probe().await,
+        // It has nothing to do with GitHub any more.
+        None => Ok(()),
+    };
+    match asked {
         Ok(()) => {
             app.pools.github.let_go(pool.number);
             app.pools.claims.ring();

@@ -171,6 +171,20 @@ async fn while_github_refuses_no_machine_is_thrown_away(on: On) {
     eventually("that is over", async || rig.show().await["error"] == json!(null)).await;
 }
 
+async fn a_pool_that_leaves_github_is_held_no_longer(on: On) {
+    let (rig, github, mut agents) = warm(on, 2).await;
+    rig.claims("first", 1).await;
+    let place = rig.registering(&mut agents, "first").await;
+    let agent = agents.remove(place);
+    github.next(GitHubFault::Answer(401, vec![], "Bad credentials"));
+    assert_eq!(agent.asks(&rig, "first").await.refusal(), "502 github_failed");
+    rig.claims("second", 1).await;
+    let left = rig.server.call("PATCH", "/api/v1/pools/ci", r#"{"options": {}}"#).await;
+    assert_eq!(left.status, 200, "{left:?}");
+    rig.server.clock.advance(30_001);
+    rig.registering(&mut agents, "second").await;
+}
+
 async fn an_old_server_gives_out_tokens(on: On) {
     let (rig, github) = start(on).await;
     github.is_old();
@@ -252,6 +266,7 @@ on_both!(
     what_passes_by_itself_is_tried_again,
     a_claim_says_what_github_said,
     while_github_refuses_no_machine_is_thrown_away,
+    a_pool_that_leaves_github_is_held_no_longer,
     an_old_server_gives_out_tokens,
     what_fell_leaves_no_runner_at_github,
     what_a_pool_at_github_needs_is_said_when_it_is_made,
