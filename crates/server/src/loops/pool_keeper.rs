@@ -14,7 +14,7 @@ use baton_store::{
     RunnerRef,
 };
 
-use crate::service::pools::{github, machines, told};
+use crate::service::pools::{github, machines, sweep, told};
 use crate::{App, Error, crash};
 
 /// Orders, or runners to be ended, in one pass.
@@ -35,7 +35,7 @@ pub(super) async fn pass(app: &App) -> Result<String, Error> {
         return Ok("there are no pools".into());
     }
     expire(app, &pools).await?;
-    machines::note_ended(app, &pools).await?;
+    sweep::note_ended(app, &pools).await?;
     let (mut ordered, mut is_deleted) = (0, false);
     for pool in &pools {
         match keep(app, pool).await {
@@ -257,7 +257,7 @@ async fn sweep(app: &App, pools: &BTreeMap<PoolNo, Pool>) -> Result<(), Error> {
     for pool in pools.values() {
         let stats = app.store.pool_stats(pool.number).await?;
         app.metrics.pools.note_totals(pool, &stats);
-        beside(app, pool, |app, pool| async move { machines::sweep(&app, &pool).await });
+        beside(app, pool, |app, pool| async move { sweep::sweep(&app, &pool).await });
     }
     Ok(())
 }

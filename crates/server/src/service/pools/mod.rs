@@ -9,6 +9,7 @@ pub mod machines;
 pub mod read;
 pub mod runners;
 mod spec;
+pub mod sweep;
 pub(crate) mod told;
 
 use baton_proto::{ChangePool, CreatePool, PoolView};
