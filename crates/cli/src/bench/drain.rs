@@ -1,5 +1,6 @@
 //! Drain: the runs are in the store; one worker process; from its start until the store shows no unfinished run.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use baton::proto::QueueView;
@@ -7,8 +8,9 @@ use tokio::io::AsyncReadExt;
 
 use super::database::{self, Database};
 use super::load::{self, QUEUE};
-use super::server;
 use super::wire::Target;
+use super::worker::{CLAIM_RUNS, CLAIMS_IN_FLIGHT};
+use super::{server, workflows};
 use crate::exit::Exit;
 
 const LOOK: Duration = Duration::from_millis(5);
@@ -17,9 +19,34 @@ const LOOK: Duration = Duration::from_millis(5);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum By {
     /// Calls of the HTTP API, each for many runs.
-    Batches,
-    /// The stream of the gRPC service.
-    Stream,
+    Batches { claim: usize, polls: usize },
+    /// The stream of the gRPC service, with as many runs held at once.
+    Stream { slots: u32 },
+}
+
+impl By {
+    /// Batches that are as fast as batches can be.
+    pub const BATCHES: By = By::Batches { claim: CLAIM_RUNS, polls: CLAIMS_IN_FLIGHT };
+    /// A stream whose worker never has too few.
+    pub const STREAM: By = By::Stream { slots: workflows::MAX_CONCURRENT };
+
+    fn arguments(self) -> Vec<String> {
+        match self {
+            By::Batches { claim, polls } => vec![format!("--claim={claim}"), format!("--polls={polls}")],
+            By::Stream { slots } => vec![format!("--stream={slots}")],
+        }
+    }
+}
+
+impl fmt::Display for By {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            By::Batches { claim, polls } => {
+                write!(f, "{polls} claims in flight, up to {claim} runs each, completed in batches")
+            }
+            By::Stream { slots } => write!(f, "one gRPC stream, up to {slots} runs held"),
+        }
+    }
 }
 
 /// Submits runs and has one worker process complete them.
@@ -45,10 +72,8 @@ pub async fn settle(store: Option<&Database>) -> Result<(), Exit> {
 /// Starts a worker process and waits until it has completed so many runs.
 pub async fn work(target: &Target, runs: usize, by: By) -> Result<(), Exit> {
     let runs_text = runs.to_string();
-    let mut arguments = vec!["--runs", &runs_text];
-    if by == By::Stream {
-        arguments.push("--stream");
-    }
+    let how = by.arguments();
+    let arguments: Vec<&str> = ["--runs", &runs_text].into_iter().chain(how.iter().map(String::as_str)).collect();
     let mut worker = server::worker(target, &arguments)?;
     let mut said = String::new();
     if let Some(mut output) = worker.stdout.take() {

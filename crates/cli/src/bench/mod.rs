@@ -100,6 +100,8 @@ const ALL: [Measurement; 7] = [
     Measurement::Workflows,
     Measurement::Pickup,
 ];
+/// Runs that a worker holds at once which is not tuned for throughput: what the SDK has unless it is told otherwise.
+const FEW: usize = 100;
 /// Runs of the pickup measurement.
 const PICKUP_RUNS: usize = 200;
 
@@ -206,8 +208,10 @@ fn sizes(what: Measurement, runs: Option<u32>) -> impl Iterator<Item = (&'static
         Measurement::Limits => &[("limits", 0)],
         Measurement::Submit => &[("enqueue_one", 5_000), ("enqueue_one_20k", 20_000)],
         Measurement::Bulk => &[("enqueue_bulk", 20_000)],
-        Measurement::Drain => &[("drain", 20_000), ("drain_100k", 100_000)],
-        Measurement::Stream => &[("drain_stream", 20_000), ("drain_stream_100k", 100_000)],
+        Measurement::Drain => &[("drain", 20_000), ("drain_100k", 100_000), ("drain_few", 20_000)],
+        Measurement::Stream => {
+            &[("drain_stream", 20_000), ("drain_stream_100k", 100_000), ("drain_stream_few", 20_000)]
+        }
         Measurement::Workflows => &[("wf3", 10_000), ("wf3_c128", 10_000), ("wf1", 10_000)],
         Measurement::Pickup => &[("pickup", PICKUP_RUNS)],
     };
@@ -217,6 +221,16 @@ fn sizes(what: Measurement, runs: Option<u32>) -> impl Iterator<Item = (&'static
         Some(_) | None => usual.to_vec(),
     };
     chosen.into_iter()
+}
+
+/// How the worker of a drain works.
+fn drained_by(what: Measurement, metric: &str) -> drain::By {
+    match (what, metric.ends_with("_few")) {
+        (Measurement::Stream, false) => drain::By::STREAM,
+        (Measurement::Stream, true) => drain::By::Stream { slots: FEW as u32 },
+        (_, false) => drain::By::BATCHES,
+        (_, true) => drain::By::Batches { claim: FEW, polls: 1 },
+    }
 }
 
 async fn measure(
@@ -241,18 +255,10 @@ async fn measure(
                 format!("POST runs/batch, {} per call, {} calls in flight", load::BULK_RUNS, load::BULK_IN_FLIGHT);
             report.add(peer, metric, per_second(time), "jobs/s", settings);
         }
-        Measurement::Drain => {
-            let time = drain::measure(target, database, runs, drain::By::Batches).await?;
-            let settings = format!(
-                "{} claims in flight, up to {} runs each, completed in batches, {runs} runs, history kept",
-                worker::CLAIMS_IN_FLIGHT,
-                worker::CLAIM_RUNS
-            );
-            report.add(peer, metric, per_second(time), "jobs/s", settings);
-        }
-        Measurement::Stream => {
-            let time = drain::measure(target, database, runs, drain::By::Stream).await?;
-            report.add(peer, metric, per_second(time), "jobs/s", format!("one gRPC stream, {runs} runs, history kept"));
+        Measurement::Drain | Measurement::Stream => {
+            let by = drained_by(what, metric);
+            let time = drain::measure(target, database, runs, by).await?;
+            report.add(peer, metric, per_second(time), "jobs/s", format!("{by}, {runs} runs, history kept"));
         }
         Measurement::Workflows => {
             let steps = if metric == "wf1" { 1 } else { 3 };
@@ -305,7 +311,7 @@ async fn measure_running(connection: &Connection, args: &BenchArgs, report: &mut
         progress.set_message(metric);
         measure(&target, None, &peer, what, metric, runs, report).await?;
         if matches!(what, Measurement::Submit | Measurement::Bulk) {
-            drain::work(&target, runs, drain::By::Batches).await?;
+            drain::work(&target, runs, drain::By::BATCHES).await?;
         }
         progress.inc(1);
     }
@@ -337,7 +343,7 @@ mod tests {
     #[test]
     fn a_size_of_ones_own_replaces_the_usual_ones() {
         let of = |what, runs| sizes(what, runs).collect::<Vec<_>>();
-        assert_eq!(of(Measurement::Drain, None), [("drain", 20_000), ("drain_100k", 100_000)]);
+        assert_eq!(of(Measurement::Drain, None), [("drain", 20_000), ("drain_100k", 100_000), ("drain_few", 20_000)]);
         assert_eq!(of(Measurement::Drain, Some(7)), [("drain", 7)]);
         assert_eq!(of(Measurement::Pickup, Some(7)), [("pickup", PICKUP_RUNS)]);
     }

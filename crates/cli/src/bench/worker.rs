@@ -34,9 +34,9 @@ pub struct BenchWorkerArgs {
     /// Claims in flight.
     #[arg(long, default_value_t = CLAIMS_IN_FLIGHT)]
     polls: usize,
-    /// Get the runs over the stream of the gRPC service.
+    /// Get the runs over the stream of the gRPC service, and hold so many at once.
     #[arg(long, conflicts_with_all = ["claim", "polls", "hold"])]
-    stream: bool,
+    stream: Option<u32>,
     /// Claim so many runs and keep them.
     #[arg(long)]
     hold: Option<usize>,
@@ -61,8 +61,8 @@ pub async fn work(connection: &Connection, args: BenchWorkerArgs) -> Result<(), 
         return super::scenario::workflow_kills::three_steps::work(&target, &path).await;
     }
     on_one_thread(async move {
-        if args.stream {
-            print_line(super::workflows::drain(&target, args.runs).await?);
+        if let Some(slots) = args.stream {
+            print_line(super::workflows::drain(&target, args.runs, slots).await?);
             return Ok(());
         }
         let worker = register(&target).await?;

@@ -17,13 +17,13 @@ pub const IN_FLIGHT: usize = 128;
 /// Workflows started before the clock runs.
 const WARM_UP: usize = 50;
 /// Runs that a worker holds at once.
-const MAX_CONCURRENT: u32 = 4_096;
+pub const MAX_CONCURRENT: u32 = 4_096;
 
 /// Plays so many workflows with so many steps each, and returns how long that took.
 pub async fn measure(target: &Target, workflows: usize, steps: u32, in_flight: usize) -> io::Result<Duration> {
     let target = target.clone();
     on_one_thread(async move {
-        let mut worker = worker(&target).await?;
+        let mut worker = worker(&target, MAX_CONCURRENT).await?;
         worker.register(KIND, move |ctx: Context, id: u64| count_up(ctx, id, steps));
         let working = tokio::spawn(worker.run_until(std::future::pending()));
         let client = Client::connect(format!("http://{}", target.address)).api_key(&target.api_key).await;
@@ -73,8 +73,8 @@ async fn play(client: &Client, workflows: usize, steps: u32, in_flight: usize) -
 }
 
 /// Completes runs that come over the stream until there have been enough, and returns how many there were.
-pub async fn drain(target: &Target, enough: usize) -> io::Result<usize> {
-    let mut worker = worker(target).await?;
+pub async fn drain(target: &Target, enough: usize, slots: u32) -> io::Result<usize> {
+    let mut worker = worker(target, slots).await?;
     let (played, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
     let seen = (played.clone(), over.clone());
     worker.register(KIND, move |_: Context, _: serde::de::IgnoredAny| {
@@ -91,8 +91,8 @@ pub async fn drain(target: &Target, enough: usize) -> io::Result<usize> {
     Ok(played.load(Ordering::Relaxed))
 }
 
-/// A worker of the benchmark's queue that holds many runs.
-pub async fn worker(target: &Target) -> io::Result<Worker> {
+/// A worker of the benchmark's queue that holds so many runs at once.
+pub async fn worker(target: &Target, slots: u32) -> io::Result<Worker> {
     let worker = Worker::builder(format!("http://{}", target.address), QUEUE);
-    worker.api_key(&target.api_key).max_concurrent(MAX_CONCURRENT).build().await.map_err(io::Error::other)
+    worker.api_key(&target.api_key).max_concurrent(slots).build().await.map_err(io::Error::other)
 }

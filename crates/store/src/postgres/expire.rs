@@ -39,8 +39,13 @@ impl PostgresStore {
     }
 
     pub(super) async fn expire_runs(&self, jitter: f64, limit: usize) -> Outcome<Expired> {
-        let session = self.database.transaction().await?;
         let fixed = self.database.fixed_now();
+        // Nearly always there is nothing: one statement says so, where a transaction takes four.
+        let rows = self.database.query(sql::HAS_EXPIRED, params![fixed]).await?;
+        if !rows.first().map_or(Ok(false), |row| row.try_get(0))? {
+            return Ok(Expired::default());
+        }
+        let session = self.database.transaction().await?;
         let mut read = session.query(sql::HOLD_LOST_RUNS, params![fixed, limit as i64]).await?;
         let mut due = Vec::with_capacity(read.len());
         for row in &read {

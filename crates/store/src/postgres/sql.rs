@@ -91,6 +91,7 @@ statements! {
     FIND_TURNS = "find_turns.pg.sql";
     FORGET_ARTIFACTS = "forget_artifacts.pg.sql";
     FORGET_PARENTS = "forget_parents.pg.sql";
+    HAS_EXPIRED = "has_expired.pg.sql";
     HOLD_LOST_RUNS = "hold_lost_runs.pg.sql";
     HOLD_OVERDUE_RUNS = "hold_overdue_runs.pg.sql";
     HOLD_RUNS = "hold_runs.pg.sql";

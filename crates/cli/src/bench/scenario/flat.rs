@@ -66,7 +66,7 @@ fn steady_rate() -> usize {
 /// Seconds until a worker process has completed its share of what is there.
 async fn timed_drain(target: &Target) -> Result<f64, Exit> {
     let begun = Instant::now();
-    drain::work(target, DRAINED, drain::By::Batches).await?;
+    drain::work(target, DRAINED, drain::By::BATCHES).await?;
     Ok(begun.elapsed().as_secs_f64())
 }
 
@@ -78,7 +78,7 @@ fn middle(mut times: Vec<f64>) -> f64 {
 async fn fill(server: &mut Server) -> Result<(), Exit> {
     // The first run makes the queue and the lane.
     load::bulk(&server.target, 1).await?;
-    drain::work(&server.target, 1, drain::By::Batches).await?;
+    drain::work(&server.target, 1, drain::By::BATCHES).await?;
     server.stop().await;
     match &server.database {
         Some(database) => fill::postgres(database, FILLING).await?,

@@ -64,7 +64,7 @@ async fn punctuality(store: &Store, report: &mut Report) -> Result<(), Exit> {
 /// How late each workflow went on, in milliseconds. The store's clock is taken to be this machine's.
 async fn lateness(target: &Target) -> Result<Vec<f64>, String> {
     let went_on = WentOn::default();
-    let mut worker = workflows::worker(target).await.map_err(|error| error.to_string())?;
+    let mut worker = workflows::worker(target, workflows::MAX_CONCURRENT).await.map_err(|error| error.to_string())?;
     let notes = went_on.clone();
     worker.register(KIND, move |ctx: Context, nap: Duration| {
         let notes = notes.clone();
@@ -118,7 +118,7 @@ async fn due(handle: &WorkflowHandle) -> Result<SystemTime, String> {
 /// What many sleeping workflows cost the server, compared with none.
 async fn cost(store: &Store, sleepers: usize, time: Duration, report: &mut Report) -> Result<(), Exit> {
     let server = Server::start(store, &[]).await?;
-    let mut worker = workflows::worker(&server.target).await?;
+    let mut worker = workflows::worker(&server.target, workflows::MAX_CONCURRENT).await?;
     worker.register(KIND, |ctx: Context, _: IgnoredAny| async move { ctx.sleep(LONG).await });
     let (stop, stopped) = oneshot::channel::<()>();
     let working = tokio::spawn(load::on_one_thread(serve(worker, stopped)));
