@@ -94,7 +94,10 @@ impl Link {
         state.drain = state.draining;
         state.slots = match state.draining {
             true => 0,
-            false => self.max_concurrent.saturating_sub(u32::try_from(state.held.len()).unwrap_or(u32::MAX)),
+            false => {
+                let playing = state.held.values().filter(|held| !held.mailbox.is_played()).count();
+                self.max_concurrent.saturating_sub(u32::try_from(playing).unwrap_or(u32::MAX))
+            }
         };
         let waiting: BTreeSet<u64> = state.again.iter().map(|(_, number)| *number).collect();
         let mut numbers: Vec<u64> =
@@ -218,10 +221,7 @@ impl Link {
             let State { unanswered, again, .. } = &mut *state;
             again.retain(|(_, number)| unanswered.contains_key(number));
         }
-        if !state.draining {
-            state.slots += 1;
-            state.wake();
-        }
+        state.free(mailbox);
         drop(state);
         self.let_go.notify_waiters();
     }
@@ -281,6 +281,10 @@ impl Outbox for Link {
                 too_large.push(number);
                 continue;
             }
+            if ends_playing(&what) {
+                // The next run may come with the answer to this report.
+                state.free(mailbox);
+            }
             state.last_number += 1;
             let last = state.last_number;
             state.unanswered.insert(last, Unanswered { what, mailbox: mailbox.clone(), number, tries: 0 });
@@ -304,6 +308,14 @@ impl State {
     fn wake(&mut self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();
+        }
+    }
+
+    /// Grants the slot of a run that is not played any more, unless that was done before.
+    fn free(&mut self, mailbox: &Mailbox) {
+        if mailbox.played() && !self.draining {
+            self.slots += 1;
+            self.wake();
         }
     }
 
@@ -356,6 +368,20 @@ impl Stream for Requests {
     }
 }
 
+/// True when no code of the workflow runs after this report, whatever its answer.
+fn ends_playing(what: &report::What) -> bool {
+    use report::What;
+    match what {
+        What::CompleteWorkflow(_)
+        | What::FailWorkflow(_)
+        | What::CancelledWorkflow(_)
+        | What::ContinueAsNew(_)
+        | What::GiveBack(_) => true,
+        // A suspension may be refused for news, and then it goes on.
+        What::Suspend(_) | What::CompleteStep(_) | What::FailStep(_) | What::Publish(_) | What::StartChild(_) => false,
+    }
+}
+
 /// True when the same report may be taken later.
 fn passes(error: &v1::ReportError) -> bool {
     use tonic::Code;
@@ -399,7 +425,7 @@ mod tests {
     use super::*;
 
     fn report() -> report::What {
-        report::What::GiveBack(v1::GiveBackWorkflowRequest::default())
+        report::What::FailStep(v1::FailStepRequest::default())
     }
 
     fn error(code: tonic::Code, reason: &str) -> report_answer::What {
@@ -461,6 +487,30 @@ mod tests {
             matches!(&events[..], [Event::Answer { number: 9, what: report_answer::What::Error(_) }]),
             "{events:?}"
         );
+    }
+
+    #[tokio::test]
+    async fn a_slot_is_granted_with_the_report_that_ends_a_run_and_only_once() {
+        let link = Arc::new(Link::new(2));
+        let mailbox = link.hold("r", "l");
+        let mut requests = link.open(v1::Hello::default());
+        assert_eq!(requests.next().await.unwrap().slots, 1);
+        let suspend = report::What::Suspend(v1::SuspendRequest::default());
+        link.send(&mailbox, vec![(1, suspend)]);
+        assert_eq!(requests.next().await.unwrap().slots, 0, "it may go on");
+        let complete = || report::What::CompleteWorkflow(v1::CompleteWorkflowRequest::default());
+        link.send(&mailbox, vec![(2, complete())]);
+        let with_the_end = requests.next().await.unwrap();
+        assert_eq!((with_the_end.slots, with_the_end.reports.len()), (1, 1));
+        // Refused, and said in another way.
+        link.send(&mailbox, vec![(3, complete())]);
+        assert_eq!(requests.next().await.unwrap().slots, 0);
+        let mut after_a_cut = link.open(v1::Hello::default());
+        let hello = after_a_cut.next().await.unwrap();
+        assert_eq!((hello.slots, hello.hello.unwrap().leases.len()), (2, 1), "held, and not played any more");
+        link.let_go("r", &mailbox, Finished::Completed);
+        link.beat("w");
+        assert_eq!(after_a_cut.next().await.unwrap().slots, 0);
     }
 
     #[tokio::test]

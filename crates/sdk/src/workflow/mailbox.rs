@@ -1,5 +1,6 @@
 //! How a run's driver and the rest of its worker talk.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
@@ -26,6 +27,7 @@ pub(crate) enum Event {
 pub(crate) struct Mailbox {
     events: Mutex<Vec<Event>>,
     driver: AtomicWaker,
+    is_played: AtomicBool,
 }
 
 impl Mailbox {
@@ -39,6 +41,15 @@ impl Mailbox {
         // Registered before looking: what comes in between would wake nobody.
         self.driver.register(waker);
         std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Notes that no code of the workflow runs any more, whatever is still to be said of it. True when that is news.
+    pub(crate) fn played(&self) -> bool {
+        !self.is_played.swap(true, Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_played(&self) -> bool {
+        self.is_played.load(Ordering::Relaxed)
     }
 }
 

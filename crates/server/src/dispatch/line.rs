@@ -54,7 +54,7 @@ impl Line {
         change(&mut self.waiting.lock().expect("nobody panics while holding it"))
     }
 
-    pub(super) async fn poll(&self, slot: ClaimSlot, deadline: Instant) -> Answer {
+    pub(super) async fn poll(&self, slot: ClaimSlot, deadline: Instant, in_turn: bool) -> Answer {
         let (answer, mut answered) = oneshot::channel();
         let number = self.with(|waiting| {
             if waiting.closed {
@@ -70,7 +70,7 @@ impl Line {
             }
             // Park before looking: a submit between the look and the park would wake nobody.
             let look = slot.lanes.iter().any(|lane| !waiting.clean.contains(lane));
-            let number = waiting.park(slot, answer);
+            let number = waiting.park(slot, answer, in_turn);
             if look {
                 self.bell.notify_one();
             }
@@ -213,9 +213,10 @@ impl Line {
                 return Next::Stop;
             }
             let mut offered = Vec::new();
-            let mut index = 0;
+            let (mut index, mut had_theirs) = (0, HashSet::new());
             while index < waiting.parked.len() && offered.len() < CLAIM_SLOTS_MAX {
-                if waiting.is_eager(&waiting.parked[index]) {
+                let parked = &waiting.parked[index];
+                if waiting.is_eager(parked) && (!parked.in_turn || had_theirs.insert(parked.slot.worker)) {
                     offered.extend(waiting.parked.remove(index));
                 } else {
                     index += 1;

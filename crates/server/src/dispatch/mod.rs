@@ -50,7 +50,19 @@ impl Dispatcher {
     /// Waits in the queue's line until there is work for the slot or the deadline has passed (then: no runs).
     pub async fn poll(&self, queue: QueueId, slot: ClaimSlot, deadline: Instant) -> Result<Vec<Claimed>, Error> {
         let Some(line) = self.line_to_wait_in(queue, slot.lanes.first().copied()) else { return Ok(vec![]) };
-        line.poll(slot, deadline).await
+        line.poll(slot, deadline, false).await
+    }
+
+    /// As [`Dispatcher::poll`], for a worker with several: one of them at a time goes to the store, so that the worker is busy with what
+    /// it brought while the next one looks.
+    pub async fn poll_in_turn(
+        &self,
+        queue: QueueId,
+        slot: ClaimSlot,
+        deadline: Instant,
+    ) -> Result<Vec<Claimed>, Error> {
+        let Some(line) = self.line_to_wait_in(queue, slot.lanes.first().copied()) else { return Ok(vec![]) };
+        line.poll(slot, deadline, true).await
     }
 
     fn line_to_wait_in(&self, queue: QueueId, lane: Option<LaneId>) -> Option<Arc<Line>> {

@@ -20,6 +20,8 @@ pub(super) struct Parked {
     /// Its claim failed, and may have been carried out all the same. Until that is found out it makes no other: it would be
     /// answered with other runs, and nobody would ever hear of the first.
     pub(super) unsure: bool,
+    /// It does not go to the store together with another one of its worker.
+    pub(super) in_turn: bool,
 }
 
 impl Parked {
@@ -52,7 +54,7 @@ pub(super) struct Waiting {
 impl Waiting {
     /// Parks a poll, and sends away the same claim made before: its caller lost its connection and asks again. Both would get
     /// runs, and nobody would ever hear of those of the first.
-    pub(super) fn park(&mut self, slot: ClaimSlot, answer: oneshot::Sender<Answer>) -> u64 {
+    pub(super) fn park(&mut self, slot: ClaimSlot, answer: oneshot::Sender<Answer>, in_turn: bool) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
         let mut unsure = false;
@@ -61,7 +63,7 @@ impl Waiting {
             unsure |= earlier.unsure;
             earlier.hand(vec![]);
         }
-        self.parked.push_back(Parked { number, slot, answer, unsure });
+        self.parked.push_back(Parked { number, slot, answer, unsure, in_turn });
         number
     }
 

@@ -44,7 +44,7 @@ const BEGIN_PLANNED: &str = "begin isolation level read committed; \
      set local plan_cache_mode = 'force_generic_plan'";
 /// Largest batch for which a prepared statement is used. Its plan is made once for all, and must not be made for few rows
 /// and then used for thousands.
-const PREPARED_ROWS_MAX: usize = 64;
+const PREPARED_ROWS_MAX: usize = 256;
 
 /// Why a piece of work at the database did not succeed.
 #[derive(Debug)]

@@ -47,6 +47,10 @@ impl Hands {
         self.runs.is_empty()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.runs.len()
+    }
+
     /// The run that was claimed is the worker's from now on.
     pub(super) fn take(&mut self, taken: &Taken) {
         let seen = taken.journal.messages.last().map_or(0, |last| last.number);

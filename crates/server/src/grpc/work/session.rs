@@ -292,12 +292,14 @@ impl Session {
         self.report_bytes -= bytes;
     }
 
-    /// Parks polls for the slots that none waits for.
+    /// Parks polls for the slots that none waits for. A slot that came with the end of a run is good as soon as that end is written.
     fn claim(&mut self) {
-        let ready = !self.draining && self.slots > 0 && self.no_claim_before.is_none();
+        let held = u32::try_from(self.held.len() + self.early.len()).unwrap_or(u32::MAX);
+        let slots = self.slots.min(self.known.max_concurrent.max(1).saturating_sub(held));
+        let ready = !self.draining && slots > 0 && self.no_claim_before.is_none();
         if ready && self.outbox.bytes() < OUTBOX_BYTES_MAX {
             let Session { app, known, mailbox, source, polls, .. } = self;
-            polls.park(self.slots, |room| {
+            polls.park(slots, |room| {
                 let (app, known, mailbox) = (app.clone(), known.clone(), mailbox.clone());
                 Box::pin(claims::claim(app, known, source.clone(), mailbox, room))
             });
