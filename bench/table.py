@@ -78,7 +78,7 @@ def heading(*names, right=()):
 columns = {
     "enqueue_bulk": "bulk, runs/s", "enqueue_one": "one by one, 5,000, runs/s", "enqueue_one_20k": "one by one, 20,000, runs/s",
     "drain": "drain, runs/s", "drain_100k": "drain 100,000, runs/s", "pickup_p50": "pickup p50, ms", "pickup_p99": "pickup p99, ms",
-    "drain_stream": "drain over the stream, runs/s", "wf3": "3-step workflows/s", "wf3_c128": "the same, 128 in flight", "wf1": "1-step workflows/s"}
+    "drain_stream": "drain over the stream, runs/s", "drain_few": "drain, 100 held", "drain_stream_few": "over the stream, 100 held", "wf3": "3-step workflows/s", "wf3_c128": "the same, 128 in flight", "wf1": "1-step workflows/s"}
 heading("who", *columns.values(), right=columns.values())
 for peer in peers:
     if not peer.startswith(LIMITS):

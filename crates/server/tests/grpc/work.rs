@@ -45,6 +45,50 @@ async fn runs_are_pushed_as_slots_are_granted(on: On) {
     assert_eq!(stream.run().await.run_id, ids[2]);
 }
 
+async fn a_slot_may_come_with_the_end_of_its_run(on: On) {
+    let mut rig = Rig::start(on).await;
+    let register = v1::RegisterWorkerRequest { max_concurrent: 2, ..worker() };
+    let (mut stream, _) = rig.work(v1::Hello { register: Some(register), ..hello() }).await;
+    for _ in 0..5 {
+        rig.begin().await;
+    }
+    stream.grant(2).await;
+    let first = stream.runs(2).await;
+    let end = |number: u64, run: &v1::PollActivityResponse| v1::Report {
+        number,
+        what: Some(What::CompleteWorkflow(completion(run, "1"))),
+    };
+    let reports = vec![end(101, &first[0]), end(102, &first[1])];
+    stream.send(v1::WorkRequest { slots: 2, reports, ..Default::default() }).await;
+    let second = stream.runs(2).await;
+    // However much is granted: it said how many it can hold.
+    stream.grant(10).await;
+    let number = stream.report(vec![What::CompleteStep(step(&second[0], 0, "s", "1"))]).await;
+    assert!(matches!(stream.answer(number).await, Answer::CompleteStep(_)));
+    let queue = rig.server.client.queue("default", "orders").await.unwrap();
+    assert_eq!((queue.held, queue.ready), (2, 1));
+    assert_eq!(rig.server.app.dispatcher.waiting(), 0, "no claim is made that would be refused");
+    let number = stream.report(vec![What::CompleteWorkflow(completion(&second[0], "1"))]).await;
+    assert_eq!(state(stream.answer(number).await), RunState::Completed);
+    stream.runs(1).await;
+}
+
+/// The worker is busy with what the first brought while the second looks.
+async fn large_polls_of_a_stream_take_turns(on: On) {
+    const RUNS: usize = 512;
+    let mut rig = Rig::start(on).await;
+    let register = v1::RegisterWorkerRequest { max_concurrent: RUNS as u32, ..worker() };
+    let (mut stream, _) = rig.work(v1::Hello { register: Some(register), ..hello() }).await;
+    for _ in 0..RUNS {
+        rig.begin().await;
+    }
+    let claims = &rig.server.app.metrics.claim.calls;
+    let before = claims.get();
+    stream.grant(RUNS as u32).await;
+    stream.runs(RUNS).await;
+    assert_eq!(claims.get() - before, 2);
+}
+
 async fn every_report_is_answered_under_its_number(on: On) {
     let mut rig = Rig::start(on).await;
     let (mut stream, registered) = rig.work(hello()).await;
@@ -261,6 +305,8 @@ async fn a_worker_forced_offline_loses_its_stream(on: On) {
 
 on_both!(
     runs_are_pushed_as_slots_are_granted,
+    a_slot_may_come_with_the_end_of_its_run,
+    large_polls_of_a_stream_take_turns,
     every_report_is_answered_under_its_number,
     a_batch_of_reports_is_one_call_to_the_store,
     runs_that_remember_much_do_not_come_all_at_once,
