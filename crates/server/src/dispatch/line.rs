@@ -15,6 +15,7 @@ use futures_util::FutureExt;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
+use super::offer::Offer;
 use super::waiting::{Answer, Parked, Waiting};
 use crate::Error;
 use crate::metrics::Metrics;
@@ -145,6 +146,10 @@ impl Line {
         self.with(|waiting| waiting.parked.len())
     }
 
+    pub(super) fn queue(&self) -> QueueId {
+        self.queue
+    }
+
     /// The namespace of its queue.
     pub(super) fn namespace(&self) -> &str {
         &self.namespace
@@ -266,7 +271,18 @@ impl Line {
             let index = parked.iter().position(fits).filter(|_| !*closed)?;
             Some((parked.remove(index)?, *next_number))
         })?;
-        Some(Offer { line: self.clone(), parked: Some(parked), since })
+        Some(Offer::new(self.clone(), parked, since))
+    }
+
+    /// Takes a poll back that was offered, with what it got on the way.
+    pub(super) fn take_back(self: &Arc<Self>, parked: Parked, since: u64, answer: StoreResult<ClaimAnswer>) {
+        let loose = self.hand_out(vec![parked], since, answer, Looked::OnTheWay);
+        // Somebody may have woken its lanes while it was away.
+        self.bell.notify_one();
+        if !loose.orphans.is_empty() || !loose.unsure.is_empty() {
+            let line = self.clone();
+            tokio::spawn(async move { line.tie_up(loose).await });
+        }
     }
 
     /// What is left to do after polls were answered: runs nobody knows of, and claims of which nobody knows what came of them.
@@ -389,46 +405,6 @@ struct Loose {
     orphans: Vec<(LeaseRef, String)>,
     /// Polls whose claim failed, and may have been carried out all the same.
     unsure: Vec<ClaimSlot>,
-}
-
-/// A waiting poll that goes to the store together with the runs it may get. It is settled or goes back into its line.
-#[derive(Debug)]
-pub struct Offer {
-    line: Arc<Line>,
-    parked: Option<Parked>,
-    since: u64,
-}
-
-impl Offer {
-    /// The claim to be made on the way, of at most so many runs.
-    pub fn request(&self, runs: usize) -> ClaimRequest {
-        let slots: Vec<_> = self.parked.iter().map(|parked| parked.slot.clone()).collect();
-        let limit = slots.iter().map(|slot| slot.room as usize).sum::<usize>().min(runs);
-        ClaimRequest { queue: self.line.queue, slots, limit }
-    }
-
-    /// Hands over what the claim brought.
-    pub fn settle(mut self, answer: StoreResult<ClaimAnswer>) {
-        self.end(answer);
-    }
-
-    fn end(&mut self, answer: StoreResult<ClaimAnswer>) {
-        let Some(parked) = self.parked.take() else { return };
-        let loose = self.line.hand_out(vec![parked], self.since, answer, Looked::OnTheWay);
-        // Somebody may have woken its lanes while it was away.
-        self.line.bell.notify_one();
-        if !loose.orphans.is_empty() || !loose.unsure.is_empty() {
-            let line = self.line.clone();
-            tokio::spawn(async move { line.tie_up(loose).await });
-        }
-    }
-}
-
-impl Drop for Offer {
-    fn drop(&mut self) {
-        // Whoever gave up may have done so after the store had carried it out.
-        self.end(Err(StoreError::Unavailable("given up on the way".into())));
-    }
 }
 
 enum Next {

@@ -4,6 +4,7 @@
 //! clean parks without a query. Whoever makes runs claimable wakes their lanes after the commit.
 
 mod line;
+mod offer;
 mod waiting;
 
 use std::collections::HashMap;
@@ -18,7 +19,7 @@ use crate::metrics::Metrics;
 use crate::namespaces::KnownNamespaces;
 use crate::{Error, dispatch::line::Line};
 
-pub use self::line::Offer;
+pub use self::offer::Offer;
 
 /// All lines of waiting polls.
 #[derive(Debug)]
