@@ -77,6 +77,17 @@ pub enum Error {
         /// The limit.
         limit: u32,
     },
+    /// The workflow would remember more bytes than it may.
+    #[error(
+        "the workflow would remember {bytes} bytes with this, and may remember {limit} (the setting journal_bytes_max): let its steps give \
+         back less, let it continue as new before, or raise the setting"
+    )]
+    JournalFull {
+        /// As many as it would.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
     /// The inbox of the workflow is full.
     #[error("the inbox of the workflow holds as many messages as it may ({limit})")]
     InboxFull {
@@ -199,6 +210,7 @@ impl Error {
             Error::Diverged { .. } => "diverged",
             Error::SignalTaken { .. } => "signal_taken",
             Error::TooManySteps { .. } => "too_many_steps",
+            Error::JournalFull { .. } => "journal_full",
             Error::InboxFull { .. } => "inbox_full",
             Error::LastAdminKey => "last_admin_key",
             Error::WorkerOffline => "worker_offline",

@@ -25,6 +25,11 @@ pub(crate) struct StepRow {
 }
 
 impl StepRow {
+    /// What whoever takes up the run has to read of it, as far as users decide how much that is.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.output.as_ref().map_or(0, Bytes::len) + self.error.as_ref().map_or(0, String::len)) as u64
+    }
+
     pub(crate) fn step(&self) -> Step {
         Step {
             position: self.position,
@@ -84,12 +89,21 @@ pub(crate) struct Written {
     pub attempts: Vec<StepAttempt>,
 }
 
-/// Applies a write. `taken_at` is where the signal is remembered that is to be taken.
+/// What other things a write has to know of its run.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct Besides {
+    /// Where the signal is remembered that is to be taken.
+    pub taken_at: Option<u32>,
+    /// How many bytes the run remembers, where the write asks for it.
+    pub bytes: u64,
+}
+
+/// Applies a write.
 pub(crate) fn write(
     known: Option<&StepRow>,
     holder: Holder,
     write: &StepWrite,
-    taken_at: Option<u32>,
+    besides: Besides,
     now: Millis,
 ) -> Result<Written, Box<StepAnswer>> {
     let change = match &write.what {
@@ -116,7 +130,8 @@ pub(crate) fn write(
     match &write.what {
         StepChange::Begin => {}
         StepChange::Complete { output, message, .. } => {
-            if let Some(position) = taken_at.filter(|position| message.is_some() && *position != write.position) {
+            if let Some(position) = besides.taken_at.filter(|position| message.is_some() && *position != write.position)
+            {
                 return Err(Box::new(StepAnswer::Taken { position }));
             }
             row.output = Some(output.clone());
@@ -127,6 +142,12 @@ pub(crate) fn write(
             row.code = code.clone();
             attempts.push(row.attempt(StepState::Failed, Some(now)));
         }
+    }
+    let before = known.map_or(0, StepRow::bytes);
+    let bytes = besides.bytes.saturating_sub(before) + row.bytes();
+    // What makes the journal no longer is taken, however full that is by now: the limit may have been lowered.
+    if row.bytes() > before && write.journal_bytes_max.is_some_and(|bytes_max| bytes > bytes_max) {
+        return Err(Box::new(StepAnswer::JournalFull { bytes }));
     }
     Ok(Written { row, attempts })
 }

@@ -9,6 +9,8 @@ use crate::{Due, LeaseRef, NewRun, Submitted, Verdict, Woken};
 
 /// Most positions of one run: endless workflows continue as new.
 pub const POSITIONS_MAX: u32 = 50_000;
+/// Positions that one call reads of several journals: as many as one alone may have.
+pub const STEPS_AT_ONCE: u32 = POSITIONS_MAX;
 /// Most messages that one run keeps.
 pub const MESSAGES_MAX: i64 = 10_000;
 /// When a run is due that only a message can wake: the end of the year 9999, which every clock and every sum can hold.
@@ -113,6 +115,9 @@ pub struct StepWrite {
     pub kind: StepKind,
     /// What is written.
     pub what: StepChange,
+    /// Look whether the run remembers more than this many bytes with it ([`StepAnswer::JournalFull`]). Looking means to count, so it is not
+    /// asked for with every write.
+    pub journal_bytes_max: Option<u64>,
 }
 
 /// What is written at a position.
@@ -174,6 +179,11 @@ pub enum StepAnswer {
     },
     /// There are as many positions as a run may have.
     TooMany,
+    /// The run would remember more bytes than the write allows; nothing was written.
+    JournalFull {
+        /// As many as it would.
+        bytes: u64,
+    },
     /// The lease is not the live one; nothing was written.
     Refused(baton_core::Refused),
     /// There is no such run.
@@ -347,7 +357,7 @@ impl Journal {
         let of = |payload: &Option<Bytes>, error: &Option<String>| {
             payload.as_ref().map_or(0, Bytes::len) + error.as_ref().map_or(0, String::len)
         };
-        let steps: usize = self.steps.iter().map(|step| of(&step.output, &step.error)).sum();
+        let steps: usize = self.steps.iter().map(|step| size_of::<Step>() + of(&step.output, &step.error)).sum();
         steps + self.messages.iter().map(|message| of(&message.payload, &message.error)).sum::<usize>()
     }
 }

@@ -54,8 +54,10 @@ pub trait Workflows: Send + Sync {
 
     // ---- reading
 
-    /// The journals of runs, in the order asked for. Empty for those that have none.
-    async fn journals(&self, runs: &[RunId]) -> StoreResult<Vec<Journal>>;
+    /// The journals of runs, in the order asked for. Empty for those that have none. They end before the one with which their steps
+    /// would have more than `bytes_max` bytes together, as that one's may be as large as nobody has memory for, or be more than
+    /// [`crate::STEPS_AT_ONCE`].
+    async fn journals(&self, runs: &[RunId], bytes_max: u64) -> StoreResult<Vec<Journal>>;
     /// Messages beyond `seen`, at most [`crate::MESSAGES_AT_ONCE`] and [`crate::MESSAGE_BYTES_AT_ONCE`].
     async fn messages(&self, run: RunId, seen: i64) -> StoreResult<Vec<Message>>;
     /// Everything remembered of a run, by position.

@@ -177,8 +177,10 @@ async fn remember(store: &PostgresStore, lane: Lane, held: &[LeaseRef]) {
         name: "step".into(),
         kind: StepKind::Step,
         what,
+        journal_bytes_max: None,
     };
     let done = |message| StepChange::Complete { output: "out".into(), message, took_ms: 1 };
+    let counted = |lease| StepWrite { journal_bytes_max: Some(100), ..write(lease, 4, done(None)) };
     let fail = StepChange::Fail {
         attempt: 1,
         error: "it broke".into(),
@@ -196,12 +198,13 @@ async fn remember(store: &PostgresStore, lane: Lane, held: &[LeaseRef]) {
     store.write_steps(held.iter().map(|lease| write(lease, 1, fail.clone())).collect()).await.unwrap();
     store.write_steps(held.iter().map(|lease| write(lease, 2, done(Some(9)))).collect()).await.unwrap();
     store.write_steps(held.iter().map(|lease| write(lease, 3, done(Some(9)))).collect()).await.unwrap();
+    store.write_steps(held.iter().map(counted).collect()).await.unwrap();
     let retry = NewRun { due: Due::After(1_000_000), ..new_run(lane) };
     store.retry_from(held[0].run, retry, 3).await.unwrap();
 }
 
 async fn read(store: &PostgresStore, runs: &[RunId]) {
-    store.journals(runs).await.unwrap();
+    store.journals(runs, u64::MAX).await.unwrap();
     store.relations(runs).await.unwrap();
     store.messages(runs[0], 0).await.unwrap();
     store.published(runs[0]).await.unwrap();

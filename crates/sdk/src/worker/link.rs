@@ -387,7 +387,9 @@ fn passes(error: &v1::ReportError) -> bool {
     use tonic::Code;
     match Code::from_i32(i32::try_from(error.code).unwrap_or(0)) {
         Code::Cancelled | Code::Unknown | Code::DeadlineExceeded | Code::Internal | Code::Unavailable => true,
-        Code::ResourceExhausted => !matches!(error.reason.as_str(), "TOO_LARGE" | "TOO_MANY_STEPS" | "INBOX_FULL"),
+        Code::ResourceExhausted => {
+            !matches!(error.reason.as_str(), "TOO_LARGE" | "TOO_MANY_STEPS" | "JOURNAL_FULL" | "INBOX_FULL")
+        }
         Code::Ok
         | Code::InvalidArgument
         | Code::NotFound

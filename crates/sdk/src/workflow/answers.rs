@@ -144,6 +144,7 @@ impl Shared {
         match (purpose, name) {
             _ if error.reason == "DIVERGED" => state.fail("diverged", || error.message),
             _ if error.reason == "TOO_MANY_STEPS" => state.fail("too_many_positions", || error.message),
+            _ if error.reason == "JOURNAL_FULL" => state.fail("journal_full", || error.message),
             // The step is done, but what came out cannot be kept: it is too large.
             (Purpose::Completed { attempt }, Some(name)) => {
                 let failure = super::StepError::fatal(error.message).code(error.reason.to_ascii_lowercase());

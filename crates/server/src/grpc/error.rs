@@ -36,6 +36,7 @@ fn code(error: &Error) -> Code {
         | Error::WorkerUnfit(_) => Code::FailedPrecondition,
         Error::WorkerFull
         | Error::TooManySteps { .. }
+        | Error::JournalFull { .. }
         | Error::InboxFull { .. }
         | Error::NamespaceLimit { .. }
         | Error::QueueFull { .. }

@@ -22,6 +22,7 @@ fn status(error: &Error) -> StatusCode {
         | Error::Diverged { .. }
         | Error::SignalTaken { .. }
         | Error::TooManySteps { .. }
+        | Error::JournalFull { .. }
         | Error::InboxFull { .. }
         | Error::LastAdminKey
         | Error::WorkerOffline

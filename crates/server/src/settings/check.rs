@@ -6,6 +6,8 @@ use super::Settings;
 pub(super) const SPAN_MS_MAX: u64 = 100 * 366 * super::DAY_MS;
 /// Largest payload that may be allowed: each is in memory as a whole.
 const PAYLOAD_BYTES_MAX: usize = 1 << 30;
+/// Most that a workflow may be allowed to remember. Twice as much has to go into one message to a worker, whose length is a number of 32 bits.
+const JOURNAL_BYTES_MAX: u64 = 1 << 30;
 /// Most runs that may be allowed to wait: what a store can count.
 const BACKLOG_MAX: u64 = i64::MAX as u64;
 
@@ -36,6 +38,7 @@ impl Settings {
         let positive = [
             ("database_connections", self.database_connections as u64),
             ("payload_bytes_max", self.payload_bytes_max as u64),
+            ("journal_bytes_max", self.journal_bytes_max),
             ("body_bytes_max", self.body_bytes_max as u64),
             ("batch_bytes_max", self.batch_bytes_max as u64),
             ("bodies_bytes_max", self.bodies_bytes_max as u64),
@@ -64,6 +67,9 @@ impl Settings {
         // Sizes are counted as the databases count.
         if self.payload_bytes_max > PAYLOAD_BYTES_MAX {
             return Err(format!("payload_bytes_max must be at most {PAYLOAD_BYTES_MAX}"));
+        }
+        if self.journal_bytes_max > JOURNAL_BYTES_MAX {
+            return Err(format!("journal_bytes_max must be at most {JOURNAL_BYTES_MAX}"));
         }
         let backlogs = [("backlog_max", self.backlog_max), ("build_backlog_max", self.build_backlog_max)];
         match backlogs.iter().find(|(_, value)| *value > BACKLOG_MAX) {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::Settings;
 
 /// What is read anew wherever it is needed, and so may change at any time.
-const CHANGEABLE: [&str; 42] = [
+const CHANGEABLE: [&str; 43] = [
     "lease_ttl_ms",
     "heartbeat_interval_ms",
     "cancel_grace_ms",
@@ -17,6 +17,7 @@ const CHANGEABLE: [&str; 42] = [
     "retention_workers_ms",
     "retention_audit_ms",
     "backlog_max",
+    "journal_bytes_max",
     "requests_per_second",
     "refusals_per_second",
     "build_platforms",

@@ -73,6 +73,8 @@ pub struct Settings {
     pub payload_bytes_max: usize,
     /// Payloads up to this size are kept in the database; larger ones go to the storage.
     pub payload_inline_bytes_max: usize,
+    /// Most bytes that one workflow run may remember.
+    pub journal_bytes_max: u64,
     /// Largest body of a call about one run.
     pub body_bytes_max: usize,
     /// Largest body of a batch.
@@ -249,6 +251,7 @@ impl Default for Settings {
             build_backlog_max: 1_000,
             payload_bytes_max: 32 << 20,
             payload_inline_bytes_max: 2 << 20,
+            journal_bytes_max: 64 << 20,
             body_bytes_max: 4 << 20,
             batch_bytes_max: 64 << 20,
             bodies_bytes_max: 256 << 20,

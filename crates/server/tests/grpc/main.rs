@@ -8,6 +8,7 @@ mod rig;
 mod cancel;
 mod children;
 mod face;
+mod journal;
 mod payloads;
 mod runs;
 mod schedules;

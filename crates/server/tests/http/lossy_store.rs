@@ -146,7 +146,7 @@ passing_all_on! { Workflows:
     fn mark_workflow_lanes(lanes: &[LaneId]) -> ();
     fn deliver(grace_ms: Millis, limit: usize) -> Delivered;
     fn end_overdue(limit: usize) -> Delivered;
-    fn journals(runs: &[RunId]) -> Vec<Journal>;
+    fn journals(runs: &[RunId], bytes_max: u64) -> Vec<Journal>;
     fn messages(run: RunId, seen: i64) -> Vec<Message>;
     fn steps(run: RunId, page: Page<u32>) -> Vec<Step>;
     fn step_attempts(run: RunId, position: Option<u32>, page: Page<(u32, u32)>) -> Vec<StepAttempt>;

@@ -14,6 +14,7 @@ on_both!(
     large_inputs_steps_signals_children_and_results_just_work,
     a_workflow_that_remembers_more_than_one_answer_can_hold_is_played_again,
     a_result_beyond_the_limit_fails_the_workflow_and_says_why,
+    a_workflow_that_remembers_too_much_fails_for_good_and_its_worker_lives_on,
 );
 
 async fn site(on: On, change: impl FnOnce(&mut Settings)) -> Site {
@@ -110,5 +111,39 @@ async fn a_result_beyond_the_limit_fails_the_workflow_and_says_why(on: On) {
         Err(ResultError::Failed { message, .. }) => assert!(message.contains("50000 bytes"), "{message}"),
         other => panic!("{other:?}"),
     }
+    working.stop().await;
+}
+
+async fn a_workflow_that_remembers_too_much_fails_for_good_and_its_worker_lives_on(on: On) {
+    let site = site(on, |settings| settings.journal_bytes_max = 50_000).await;
+    let (mut worker, executed) = (site.worker().await, Counter::default());
+    let counter = executed.clone();
+    worker.register("twice", twice).register("hoards", move |ctx: Context, (): ()| {
+        let counter = counter.clone();
+        async move {
+            loop {
+                ctx.step("make", || async {
+                    counter.up();
+                    Ok("s".repeat(20_000))
+                })
+                .await?;
+            }
+            #[allow(unreachable_code, reason = "it says what the workflow would give back")]
+            Ok::<_, WorkflowError>(())
+        }
+    });
+    let working = Working::begin(worker);
+    let handle = site.begin("hoards", &()).await;
+    match within(handle.result::<()>()).await {
+        Err(ResultError::Failed { message, .. }) => {
+            for word in ["60006 bytes", "50000", "journal_bytes_max", "continue as new"] {
+                assert!(message.contains(word), "{message}");
+            }
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(executed.get(), 3, "nothing is tried again");
+    let other = site.begin("twice", &"ab").await;
+    assert_eq!(within(other.result::<String>()).await.unwrap(), "abab");
     working.stop().await;
 }

@@ -171,6 +171,7 @@ statements! {
     STORE_ARTIFACT = "store_artifact.pg.sql";
     SUBMIT_RUNS = "submit_runs.pg.sql";
     SUM_ARTIFACT_BYTES = "sum_artifact_bytes.pg.sql";
+    SUM_JOURNALS = "sum_journals.pg.sql";
     TAKE_DEADLINES = "take_deadlines.pg.sql";
     TAKE_RATE = "take_rate.pg.sql";
     UNBLOCK_KEYS = "unblock_keys.pg.sql";

@@ -200,6 +200,7 @@ statements! {
     SET_PARENT = "set_parent.sqlite.sql";
     SET_PUBLISHED = "set_published.sqlite.sql";
     SET_STEP = "set_step.sqlite.sql";
+    SUM_JOURNAL = "sum_journal.sqlite.sql";
     UPDATE_OUTBOX = "update_outbox.sqlite.sql";
     WAKE_LIVE = "wake_live.sqlite.sql";
     ADD_NAMESPACE = "add_namespace.sqlite.sql";

@@ -40,5 +40,6 @@ mod workers;
 mod workflows_children;
 mod workflows_ends;
 mod workflows_inbox;
+mod workflows_journal;
 mod workflows_reading;
 mod workflows_steps;

@@ -93,7 +93,7 @@ async fn complete(rig: &Rig, lease: LeaseRef, output: Bytes) {
 
 fn step(lease: LeaseRef, position: u32, output: Bytes) -> StepWrite {
     let what = StepChange::Complete { output, message: None, took_ms: 1 };
-    StepWrite { lease, position, name: "step".into(), kind: StepKind::Step, what }
+    StepWrite { lease, position, name: "step".into(), kind: StepKind::Step, what, journal_bytes_max: None }
 }
 
 fn signal(run: RunId, payload: Bytes) -> NewMessage {

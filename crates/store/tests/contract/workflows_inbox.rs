@@ -74,7 +74,7 @@ async fn large_messages_come_a_few_at_a_time(rig: Rig) {
     assert_eq!(numbers(&rig.store.messages(one, 0).await.unwrap()), [1, 2]);
     assert_eq!(numbers(&rig.store.messages(one, 2).await.unwrap()), [3, 4]);
     assert_eq!(numbers(&rig.store.messages(one, 4).await.unwrap()), [5]);
-    let journals = rig.store.journals(&[one, two]).await.unwrap();
+    let journals = rig.store.journals(&[one, two], u64::MAX).await.unwrap();
     assert!(journals.iter().all(|journal| numbers(&journal.messages) == [1, 2]));
 }
 
@@ -110,7 +110,7 @@ async fn a_message_wakes_a_run_that_sleeps(rig: Rig) {
     assert_eq!(woken, Default::default(), "it is awake already");
     let later = rig.claim_again(lane).await;
     assert_eq!((later.run, later.epoch), (lease.run, lease.epoch.next()));
-    let journal = rig.store.journals(&[lease.run]).await.unwrap().remove(0);
+    let journal = rig.store.journals(&[lease.run], u64::MAX).await.unwrap().remove(0);
     assert_eq!((journal.messages.len(), journal.steps.len()), (2, 1));
     assert_eq!((journal.steps[0].state, journal.steps[0].due_at), (StepState::Begun, Some(START + 60_000)));
 }

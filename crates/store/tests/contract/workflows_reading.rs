@@ -34,14 +34,14 @@ async fn journals_come_in_the_order_they_are_asked_for(rig: Rig) {
         .await
         .unwrap();
     rig.signal(one.run, "go").await;
-    let journals = rig.store.journals(&[two.run, empty, one.run, two.run]).await.unwrap();
+    let journals = rig.store.journals(&[two.run, empty, one.run, two.run], u64::MAX).await.unwrap();
     let shapes: Vec<_> = journals
         .iter()
         .map(|journal| (journal.steps.iter().map(position).collect::<Vec<_>>(), journal.messages.len()))
         .collect();
     assert_eq!(shapes, [(vec![4, 9], 0), (vec![], 0), (vec![0], 1), (vec![4, 9], 0)]);
     assert_eq!(journals[2].steps[0].output, Some(Bytes::from_static(b"A")));
-    assert_eq!(rig.store.journals(&[]).await.unwrap(), []);
+    assert_eq!(rig.store.journals(&[], u64::MAX).await.unwrap(), []);
 }
 
 async fn steps_and_attempts_are_read_in_pages(rig: Rig) {
@@ -201,7 +201,7 @@ async fn plain_runs_have_nothing_besides_themselves(rig: Rig) {
     let lane = rig.lane("flow").await;
     let (_, lease) = rig.held(run(lane)).await;
     rig.complete(lease).await;
-    assert_eq!(rig.store.journals(&[lease.run]).await.unwrap(), [Default::default()]);
+    assert_eq!(rig.store.journals(&[lease.run], u64::MAX).await.unwrap(), [Default::default()]);
     assert_eq!(rig.store.relations(&[lease.run]).await.unwrap(), [Default::default()]);
     assert_eq!((rig.steps(lease.run).await, rig.step_attempts(lease.run, None).await), (vec![], vec![]));
 }

@@ -92,17 +92,24 @@ impl Rig {
 
 pub fn completed(lease: LeaseRef, position: u32, name: &str, output: &str) -> StepWrite {
     let what = StepChange::Complete { output: Bytes::from(output.to_owned()), message: None, took_ms: 40 };
-    StepWrite { lease, position, name: name.into(), kind: StepKind::Step, what }
+    StepWrite { lease, position, name: name.into(), kind: StepKind::Step, what, journal_bytes_max: None }
 }
 
 /// Takes a signal.
 pub fn taking(lease: LeaseRef, position: u32, message: i64) -> StepWrite {
     let what = StepChange::Complete { output: Bytes::from_static(b"taken"), message: Some(message), took_ms: 0 };
-    StepWrite { lease, position, name: "signal".into(), kind: StepKind::Signal, what }
+    StepWrite { lease, position, name: "signal".into(), kind: StepKind::Signal, what, journal_bytes_max: None }
 }
 
 pub fn begins(lease: LeaseRef, position: u32, name: &str) -> StepWrite {
-    StepWrite { lease, position, name: name.into(), kind: StepKind::Step, what: StepChange::Begin }
+    StepWrite {
+        lease,
+        position,
+        name: name.into(),
+        kind: StepKind::Step,
+        what: StepChange::Begin,
+        journal_bytes_max: None,
+    }
 }
 
 /// An attempt that failed, of as many as are said.
@@ -117,7 +124,7 @@ pub fn fails(lease: LeaseRef, position: u32, name: &str, attempt: u32, max_attem
         jitter: 0.5,
         took_ms: 40,
     };
-    StepWrite { lease, position, name: name.into(), kind: StepKind::Step, what }
+    StepWrite { lease, position, name: name.into(), kind: StepKind::Step, what, journal_bytes_max: None }
 }
 
 /// What a write has changed.

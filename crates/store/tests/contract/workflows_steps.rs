@@ -181,12 +181,12 @@ async fn a_step_that_failed_for_good_is_forgotten_when_the_run_is_retried(rig: R
     // A worker that is lost is no failure of the run: whoever goes on comes to the same end.
     rig.give_back(lease).await;
     let second = rig.claim_again(lane).await;
-    assert_eq!(rig.store.journals(&[lease.run]).await.unwrap()[0].steps.len(), 2);
+    assert_eq!(rig.store.journals(&[lease.run], u64::MAX).await.unwrap()[0].steps.len(), 2);
     assert_eq!(found(rig.write(completed(second, 1, "pay", "paid")).await), failed);
     assert_eq!(rig.fail(second, error()).await, done(State::Pending));
     rig.clock.advance(10_000);
     let third = rig.claim_again(lane).await;
-    let journal = rig.store.journals(&[lease.run]).await.unwrap().remove(0);
+    let journal = rig.store.journals(&[lease.run], u64::MAX).await.unwrap().remove(0);
     assert_eq!(journal.steps.iter().map(|step| step.position).collect::<Vec<_>>(), [0]);
     let again = written(rig.write(fails(third, 1, "pay", 1, 2)).await);
     assert_eq!((again.state, again.attempts), (StepState::Begun, 1), "attempts are counted anew");

@@ -1,14 +1,15 @@
 //! Runs for a stream: a poll is parked for as many as there are slots, and what it brings is handed over or goes back.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton_core::Millis;
+use baton_core::{Millis, RunId};
 use baton_store::{CLAIM_RUNS_MAX, ClaimSlot, Claimed, Journal, LaneId, LaneName, LeaseRef, QueueId};
 use tokio::time::Instant;
 
 use crate::inboxes::Mailbox;
-use crate::service::workflows::claim::{Taken, joined, may_remember, remembered, taken};
+use crate::service::workflows::claim::{Taken, joined, journal_bytes_max, may_remember, remembered, taken};
 use crate::service::{self, payloads};
 use crate::workers::KnownWorker;
 use crate::{App, Error};
@@ -77,7 +78,7 @@ pub(super) async fn claim(
     app.inboxes.hold(undelivered.runs.iter().map(|lease| lease.run), &mailbox);
     let (journals, now) = read(&app, &mut claimed).await?;
     drop(Undelivered { app: app.clone(), mailbox, runs: undelivered.runs.split_off(claimed.len()) });
-    let mut runs = joined(claimed, journals);
+    let mut runs = joined(&app, claimed, journals).await;
     loop {
         match payloads::fill_claimed(&app, &mut runs).await {
             Err(error) if passes(&error) => tokio::time::sleep(STORE_PAUSE).await,
@@ -85,12 +86,15 @@ pub(super) async fn claim(
         }
     }
     let taken = taken(&app, runs, now).await?;
-    undelivered.runs.clear();
+    // Who could not be handed over has failed, or goes back when not even that was possible.
+    let handed: HashSet<RunId> = taken.iter().map(|taken| taken.claimed.run).collect();
+    undelivered.runs.retain(|lease| !handed.contains(&lease.run));
     Ok(taken)
 }
 
 /// What runs remember, a few at a time: many that remember much must not fill the memory together. Leaves out those for which there is no room.
-async fn read(app: &App, claimed: &mut Vec<Claimed>) -> Result<(Vec<Journal>, Millis), Error> {
+/// One alone may need more than all, and is `None` when it remembers more than can be handed to anybody.
+async fn read(app: &App, claimed: &mut Vec<Claimed>) -> Result<(Vec<Option<Journal>>, Millis), Error> {
     let (mut journals, mut now, mut bytes, mut done, mut together) = (Vec::new(), 0, 0, 0, JOURNALS_FIRST);
     while done < claimed.len() && bytes < JOURNAL_BYTES_MAX {
         let mut left = together;
@@ -99,10 +103,22 @@ async fn read(app: &App, claimed: &mut Vec<Claimed>) -> Result<(Vec<Journal>, Mi
             left > 0
         };
         let end = claimed.len().min(done + claimed[done..].iter().take_while(fits).count() + 1);
-        let (some, at) = patiently(app, &claimed[done..end]).await?;
+        let (some, at) = patiently(app, &claimed[done..end], (JOURNAL_BYTES_MAX - bytes) as u64).await?;
+        now = at;
+        let beyond = (done..end).filter(|index| may_remember(&claimed[*index])).nth(some.len());
         bytes += some.iter().map(Journal::bytes).sum::<usize>();
-        journals.extend(some);
-        (now, done) = (at, end);
+        journals.extend(some.into_iter().map(Some));
+        done = beyond.unwrap_or(end);
+        if beyond.is_some() {
+            if !journals.is_empty() {
+                break;
+            }
+            let (mut alone, at) = patiently(app, &claimed[done..=done], journal_bytes_max(app)).await?;
+            now = at;
+            bytes += alone.iter().map(Journal::bytes).sum::<usize>();
+            journals.push(alone.pop());
+            done += 1;
+        }
         let average = bytes / journals.len().max(1);
         together = (2 * together).min(JOURNAL_BYTES_MAX.saturating_sub(bytes) / average.max(1) + 1);
     }
@@ -110,9 +126,9 @@ async fn read(app: &App, claimed: &mut Vec<Claimed>) -> Result<(Vec<Journal>, Mi
     Ok((journals, now))
 }
 
-async fn patiently(app: &App, claimed: &[Claimed]) -> Result<(Vec<Journal>, Millis), Error> {
+async fn patiently(app: &App, claimed: &[Claimed], bytes_max: u64) -> Result<(Vec<Journal>, Millis), Error> {
     loop {
-        match remembered(app, claimed).await {
+        match remembered(app, claimed, bytes_max).await {
             // They are this worker's by now: it gets them when the store and the storage can be reached again, and there is room for them.
             Err(error) if passes(&error) => tokio::time::sleep(STORE_PAUSE).await,
             other => return other,

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use baton_core::{Millis, WorkerId, token};
+use baton_core::{Failure, Millis, Reason, WorkerId, token};
 use baton_proto::Claim;
-use baton_store::{Claimed, Journal, LaneName, Scope};
+use baton_store::{Claimed, Journal, LaneName, LeaseRef, Scope};
 
 use super::super::{claim, payloads};
-use super::{VERSION_MARK, invalid};
+use super::{VERSION_MARK, finish, invalid};
 use crate::auth::Caller;
 use crate::{App, Error};
 
@@ -57,8 +57,8 @@ pub async fn one(
     let claim = Claim { queue, types, max: Some(1), wait_ms: Some(wait_ms), claim_no, start: false };
     let claimed = claim::claimed(app, caller, worker, &claim).await?;
     let handed = async {
-        let (journals, now) = remembered(app, &claimed).await?;
-        let mut runs = joined(claimed, journals);
+        let (journals, now) = remembered(app, &claimed, journal_bytes_max(app)).await?;
+        let mut runs = joined(app, claimed, journals.into_iter().map(Some).collect()).await;
         payloads::fill_claimed(app, &mut runs).await?;
         taken(app, runs, now).await
     };
@@ -71,28 +71,64 @@ pub async fn one(
     }
 }
 
+/// The most that a run may remember to be handed to a worker. Writes are refused from half of it on, so this is about runs from before the
+/// setting was lowered, or from before there was one: what went a little beyond can still end well.
+pub(crate) fn journal_bytes_max(app: &App) -> u64 {
+    app.current().journal_bytes_max.saturating_mul(2)
+}
+
 /// What runs remember, in their order, and the time on the store's clock. Those that were never held before remember nothing, and cost nothing.
-pub(crate) async fn remembered(app: &App, claimed: &[Claimed]) -> Result<(Vec<Journal>, Millis), Error> {
+/// Ends before the one that goes beyond so many bytes.
+pub(crate) async fn remembered(
+    app: &App,
+    claimed: &[Claimed],
+    bytes_max: u64,
+) -> Result<(Vec<Journal>, Millis), Error> {
     let again: Vec<_> = claimed.iter().filter(|run| may_remember(run)).map(|run| run.run).collect();
     let journals = match again.is_empty() {
         true => vec![],
-        false => app.store.journals(&again).await?,
+        false => app.store.journals(&again, bytes_max).await?,
     };
     Ok((journals, app.time.now().await?))
 }
 
-/// Each run with what it remembers.
-pub(crate) fn joined(claimed: Vec<Claimed>, journals: Vec<Journal>) -> Vec<(Claimed, Journal)> {
-    let mut journals = journals.into_iter();
-    let mut of =
-        |run: &Claimed| if may_remember(run) { journals.next().unwrap_or_default() } else { Journal::default() };
-    claimed
-        .into_iter()
-        .map(|run| {
-            let journal = of(&run);
-            (run, journal)
-        })
-        .collect()
+/// Each run with what it remembers. One that remembers more than can be handed over fails, and is not among them: nobody can ever do it.
+pub(crate) async fn joined(
+    app: &App,
+    claimed: Vec<Claimed>,
+    journals: Vec<Option<Journal>>,
+) -> Vec<(Claimed, Journal)> {
+    let (mut journals, mut too_large) = (journals.into_iter(), Vec::new());
+    let mut runs = Vec::with_capacity(claimed.len());
+    for run in claimed {
+        match if may_remember(&run) { journals.next().flatten() } else { Some(Journal::default()) } {
+            Some(journal) => runs.push((run, journal)),
+            None => too_large.push((LeaseRef { run: run.run, epoch: run.epoch }, too_large_failure(app))),
+        }
+    }
+    if !too_large.is_empty()
+        && let Err(error) = finish::fail(app, too_large).await
+    {
+        // They go back, and come here again.
+        tracing::warn!(%error, "runs that remember too much could not be ended");
+    }
+    runs
+}
+
+fn too_large_failure(app: &App) -> Failure {
+    let limit = app.current().journal_bytes_max;
+    let full = Error::JournalFull { bytes: journal_bytes_max(app), limit };
+    Failure {
+        reason: Reason::Error,
+        code: Some(full.code().into()),
+        message: format!(
+            "the workflow remembers more than {} bytes, twice what journal_bytes_max allows ({limit}), and cannot be handed to a worker: \
+             raise the setting, and retry the run",
+            journal_bytes_max(app)
+        ),
+        retryable: false,
+        not_before: None,
+    }
 }
 
 /// True when somebody has held the run before.

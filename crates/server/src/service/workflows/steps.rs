@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use baton_core::Millis;
+use baton_core::payload::REFERENCE_BYTES;
 use baton_core::retry::{INTERVAL_MS_MAX, RetryPolicy};
 use baton_store::{LeaseRef, Step, StepAnswer, StepChange, StepKind, StepWrite, Store};
 use bytes::Bytes;
@@ -17,6 +18,9 @@ use crate::{App, Error};
 
 /// Largest number of an attempt that is believed: far more than policies allow, and so few that they can be added up.
 const ATTEMPT_MAX: u32 = 1_000_000;
+
+/// How often a run looks how many bytes it remembers until it remembers as many as it may. What has more than this part of them always looks.
+const LOOKS: f64 = 256.0;
 
 impl Item for StepWrite {
     fn bytes(&self) -> usize {
@@ -74,7 +78,8 @@ pub struct FailedAttempt {
 /// The write for an attempt that begins.
 pub fn begin(lease: LeaseRef, position: u32, name: String) -> Result<StepWrite, Error> {
     check_field("name", &name)?;
-    Ok(StepWrite { lease, position, name, kind: StepKind::Step, what: StepChange::Begin })
+    let (kind, what) = (StepKind::Step, StepChange::Begin);
+    Ok(StepWrite { lease, position, name, kind, what, journal_bytes_max: None })
 }
 
 /// The write for something that is done: a step, a signal that is taken, a fact.
@@ -99,8 +104,9 @@ pub fn complete(
         }
         StepKind::Step | StepKind::Fact | StepKind::Signal => {}
     }
+    let bytes = if payloads::is_large(app, &output) { REFERENCE_BYTES } else { output.len() };
     let what = StepChange::Complete { output, message: signal, took_ms };
-    Ok(StepWrite { lease, position, name, kind, what })
+    Ok(StepWrite { lease, position, name, kind, what, journal_bytes_max: look(app, bytes) })
 }
 
 /// The write for an attempt that failed.
@@ -120,9 +126,11 @@ pub fn fail(
         return Err(invalid("not_before", "must be at most 365 days"));
     }
     check_retry(&failed.policy)?;
+    let error = message(&failed.error);
+    let journal_bytes_max = look(app, error.len());
     let what = StepChange::Fail {
         attempt: failed.attempt,
-        error: message(&failed.error),
+        error,
         code: failed.code,
         retryable: failed.retryable,
         not_before_ms: failed.not_before_ms,
@@ -130,7 +138,18 @@ pub fn fail(
         jitter: app.entropy.die(),
         took_ms: failed.took_ms,
     };
-    Ok(StepWrite { lease, position, name, kind: StepKind::Step, what })
+    Ok(StepWrite { lease, position, name, kind: StepKind::Step, what, journal_bytes_max })
+}
+
+/// Whether a write of so many bytes looks how many its run remembers, and how many it may. The store would have to count with every one, and
+/// a run has up to [`baton_store::POSITIONS_MAX`]; so dice decide, the larger the write the sooner, and a run looks some [`LOOKS`] times until
+/// it is full, whatever its steps give back. By then it may have gone beyond by as much as lies between two looks.
+fn look(app: &App, bytes: usize) -> Option<u64> {
+    if bytes == 0 {
+        return None;
+    }
+    let limit = app.current().journal_bytes_max;
+    (app.entropy.die() * (limit as f64) < bytes as f64 * LOOKS).then_some(limit)
 }
 
 /// Carries out one write.
@@ -170,20 +189,23 @@ fn output(write: &mut StepWrite) -> Option<&mut Bytes> {
 }
 
 async fn write(app: &App, writes: Vec<StepWrite>) -> Result<Vec<Result<Remembered, Error>>, Error> {
-    let asked: Vec<_> =
-        writes.iter().map(|write| (write.lease, write.position, write.kind, write.name.clone())).collect();
+    let asked: Vec<_> = writes
+        .iter()
+        .map(|write| (write.lease, write.position, write.kind, write.name.clone(), write.journal_bytes_max))
+        .collect();
     let mut answers = Vec::with_capacity(writes.len());
     let mut writes = writes.into_iter().peekable();
     while writes.peek().is_some() {
         answers.extend(app.step_writes.call(writes.by_ref().take(RESULT_BATCH).collect()).await?);
     }
-    let settled = answers.into_iter().zip(asked).map(|(answer, (lease, position, kind, name))| match answer {
+    let settled = answers.into_iter().zip(asked).map(|(answer, (lease, position, kind, name, limit))| match answer {
         StepAnswer::Remembered { step, existed } => Ok(Remembered { step, existed }),
         StepAnswer::Diverged { kind: other, name: remembered } => {
             Err(diverged(position, (other, &remembered), (kind, &name)))
         }
         StepAnswer::Taken { position } => Err(Error::SignalTaken { position }),
         StepAnswer::TooMany => Err(too_many()),
+        StepAnswer::JournalFull { bytes } => Err(Error::JournalFull { bytes, limit: limit.unwrap_or_default() }),
         StepAnswer::Refused(why) => Err(refused(app, why)),
         StepAnswer::Unknown => Err(Error::no_run(lease.run)),
     });

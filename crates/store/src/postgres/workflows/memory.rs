@@ -22,6 +22,8 @@ use crate::{LeaseRef, POSITIONS_MAX, StepAttempt, StepKind, StepState};
 pub(super) struct Memory {
     known: HashMap<(RunId, u32), StepRow>,
     taken: HashMap<(RunId, i64), u32>,
+    /// How many bytes runs remember with what is to be written; of those that were counted.
+    bytes: HashMap<RunId, u64>,
     changed: BTreeSet<(RunId, u32)>,
     attempts: Vec<(RunId, StepAttempt)>,
     started: BTreeMap<RunId, Epoch>,
@@ -58,6 +60,23 @@ impl Memory {
         Ok(memory)
     }
 
+    /// Counts how many bytes runs remember.
+    pub(super) async fn count(&mut self, session: &Session<'_>, runs: BTreeSet<RunId>) -> Outcome<()> {
+        if runs.is_empty() {
+            return Ok(());
+        }
+        let runs: Vec<Uuid> = runs.into_iter().map(|run| run.0).collect();
+        for row in session.query(sql::SUM_JOURNALS, params![runs]).await? {
+            self.bytes.insert(run_id(&row, "run_id")?, row.try_get::<_, i64>("bytes")? as u64);
+        }
+        Ok(())
+    }
+
+    /// How many bytes a run remembers; 0 for one that was not counted.
+    pub(super) fn bytes(&self, run: RunId) -> u64 {
+        self.bytes.get(&run).copied().unwrap_or(0)
+    }
+
     pub(super) fn known(&self, run: RunId, position: u32) -> Option<&StepRow> {
         self.known.get(&(run, position))
     }
@@ -81,7 +100,11 @@ impl Memory {
             self.taken.insert((row.run, message), row.position);
         }
         self.changed.insert(place);
-        self.known.insert(place, row);
+        let (run, bytes) = (row.run, row.bytes());
+        let before = self.known.insert(place, row).map_or(0, |before| before.bytes());
+        if let Some(counted) = self.bytes.get_mut(&run) {
+            *counted = counted.saturating_sub(before) + bytes;
+        }
     }
 
     pub(super) fn keep_attempts(&mut self, run: RunId, attempts: Vec<StepAttempt>) {

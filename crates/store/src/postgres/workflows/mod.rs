@@ -80,8 +80,8 @@ impl Workflows for PostgresStore {
         self.database.within(async { retried!(self.end_overdue_runs(limit)) }).await
     }
 
-    async fn journals(&self, runs: &[RunId]) -> StoreResult<Vec<Journal>> {
-        self.database.within(self.list_journals(runs)).await
+    async fn journals(&self, runs: &[RunId], bytes_max: u64) -> StoreResult<Vec<Journal>> {
+        self.database.within(self.list_journals(runs, bytes_max)).await
     }
 
     async fn messages(&self, run: RunId, seen: i64) -> StoreResult<Vec<Message>> {

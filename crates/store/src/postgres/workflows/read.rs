@@ -15,7 +15,7 @@ use super::super::rows::{self, epoch, run_id};
 use super::super::sql;
 use super::inbox::list_news;
 use super::memory::{step_kind, step_row, step_state};
-use crate::{Journal, LaneId, OpenStep, Page, Relations, RunRecord, Step, StepAttempt, Waits};
+use crate::{Journal, LaneId, OpenStep, Page, Relations, RunRecord, STEPS_AT_ONCE, Step, StepAttempt, Waits};
 
 /// Stands before the first position and the first attempt.
 const NOTHING_YET: i32 = -1;
@@ -54,26 +54,32 @@ impl PostgresStore {
         Ok(waits)
     }
 
-    pub(super) async fn list_journals(&self, runs: &[RunId]) -> Outcome<Vec<Journal>> {
+    pub(super) async fn list_journals(&self, runs: &[RunId], bytes_max: u64) -> Outcome<Vec<Journal>> {
         if runs.is_empty() {
             return Ok(Vec::new());
         }
+        let ids: Vec<Uuid> = runs.iter().map(|run| run.0).collect();
         let each: BTreeSet<RunId> = runs.iter().copied().collect();
-        let ids: Vec<Uuid> = each.iter().map(|run| run.0).collect();
         let seen: Vec<(RunId, i64)> = each.into_iter().map(|run| (run, 0)).collect();
+        let bytes_max = i64::try_from(bytes_max).unwrap_or(i64::MAX);
         let session = self.database.transaction().await?;
-        let steps = session.query(sql::LIST_JOURNALS, params![ids]).await?;
+        let steps_max = i64::from(STEPS_AT_ONCE);
+        let steps = session.query(sql::LIST_JOURNALS, params![ids, bytes_max, steps_max]).await?;
         let (messages, committed) = join(list_news(&session, &seen), session.commit()).await;
         committed?;
-        let mut journals: HashMap<RunId, Journal> = HashMap::new();
+        let messages = messages?;
+        let messages = |run| messages.get(run).cloned().unwrap_or_default();
+        let mut journals: Vec<Journal> =
+            runs.iter().map(|run| Journal { steps: Vec::new(), messages: messages(run) }).collect();
         for row in &steps {
-            let row = step_row(row)?;
-            journals.entry(row.run).or_default().steps.push(row.step());
+            let index = row.try_get::<_, i64>("ordinal")? as usize - 1;
+            if row.try_get::<_, i64>("bytes")? > bytes_max || row.try_get::<_, i64>("number")? > steps_max {
+                journals.truncate(index);
+                break;
+            }
+            journals[index].steps.push(step_row(row)?.step());
         }
-        for (run, messages) in messages? {
-            journals.entry(run).or_default().messages = messages;
-        }
-        Ok(runs.iter().map(|run| journals.get(run).cloned().unwrap_or_default()).collect())
+        Ok(journals)
     }
 
     pub(super) async fn list_steps(&self, run: RunId, page: Page<u32>) -> Outcome<Vec<Step>> {

@@ -17,7 +17,7 @@ use super::super::rows::{clean, run_id};
 use super::super::sql;
 use super::memory::Memory;
 use crate::decide::Act;
-use crate::memory::{self, StepRow};
+use crate::memory::{self, Besides, StepRow};
 use crate::{LeaseRef, POSITIONS_MAX, StepAnswer, StepChange, StepState, StepWrite, Verdict};
 
 /// A position of a run.
@@ -86,6 +86,8 @@ impl PostgresStore {
         let places: Vec<Place> = writes.iter().map(|write| place(write)).collect();
         let messages = writes.iter().filter_map(|write| Some((write.lease.run, message(&write.what)?)));
         let mut memory = Memory::read(&session, places, messages.collect()).await?;
+        let counted = writes.iter().filter(|write| write.journal_bytes_max.is_some());
+        memory.count(&session, counted.map(|write| write.lease.run).collect()).await?;
         let answers = writes.iter().map(|write| write_one(&records, &mut memory, write)).collect();
         memory.write(&session, records.now).await?;
         session.commit().await?;
@@ -152,14 +154,14 @@ impl Usual<'_> {
     }
 }
 
-/// Which writes may be the first at their place and are the last word about it. What comes after another write at the same place is not: writes
+/// Which writes may be the first at their place and are the last word about it, and need not be looked at otherwise. What comes after another write at the same place is not: writes
 /// are carried out in order.
 fn usual(writes: &[StepWrite]) -> HashSet<usize> {
     let mut met = HashSet::new();
     let each = writes.iter().enumerate();
     let usual = each.filter(|(_, write)| {
         let is_first = met.insert(place(write));
-        is_first && write.position < POSITIONS_MAX && Usual::of(write).is_some()
+        is_first && write.position < POSITIONS_MAX && write.journal_bytes_max.is_none() && Usual::of(write).is_some()
     });
     usual.map(|(index, _)| index).collect()
 }
@@ -207,7 +209,8 @@ fn write_one(records: &Records, memory: &mut Memory, write: &StepWrite) -> StepA
         Err(refused) => return StepAnswer::Refused(refused),
     };
     let taken_at = message(&write.what).and_then(|message| memory.taken_at(lease.run, message));
-    match memory::write(memory.known(lease.run, write.position), holder, write, taken_at, records.now) {
+    let besides = Besides { taken_at, bytes: memory.bytes(lease.run) };
+    match memory::write(memory.known(lease.run, write.position), holder, write, besides, records.now) {
         Ok(written) => {
             let step = written.row.step();
             memory.keep_attempts(lease.run, written.attempts);

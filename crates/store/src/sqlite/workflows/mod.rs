@@ -117,9 +117,9 @@ impl Workflows for SqliteStore {
         self.write(move |sql| pass::end_overdue(sql, limit)).await
     }
 
-    async fn journals(&self, runs: &[RunId]) -> StoreResult<Vec<Journal>> {
+    async fn journals(&self, runs: &[RunId], bytes_max: u64) -> StoreResult<Vec<Journal>> {
         let runs = runs.to_vec();
-        self.read(move |sql| runs.iter().map(|run| read::journal(sql, *run)).collect()).await
+        self.read(move |sql| read::journals(sql, &runs, bytes_max)).await
     }
 
     async fn messages(&self, run: RunId, seen: i64) -> StoreResult<Vec<Message>> {

@@ -2,18 +2,40 @@
 
 use baton_core::{Millis, RunId};
 use bytes::Bytes;
-use rusqlite::params;
+use rusqlite::{Row, params};
 
 use super::super::connection::Sql;
 use super::super::{rows, statements};
 use super::{inbox, steps::step_row};
 use crate::{
-    Journal, OpenStep, Page, Relations, RunRecord, Step, StepAttempt, StepKind, StepState, StoreResult, Waits,
+    Journal, OpenStep, Page, Relations, RunRecord, STEPS_AT_ONCE, Step, StepAttempt, StepKind, StepState, StoreResult,
+    Waits,
 };
 
-pub(super) fn journal(sql: &Sql<'_>, run: RunId) -> StoreResult<Journal> {
-    let steps = sql.rows(statements::LIST_JOURNAL, params![run.0.as_bytes()], |row| Ok(step_row(row)?.step()))?;
-    Ok(Journal { steps, messages: inbox::messages(sql, run, 0)? })
+pub(super) fn journals(sql: &Sql<'_>, runs: &[RunId], bytes_max: u64) -> StoreResult<Vec<Journal>> {
+    let (mut journals, mut left, mut steps_left) = (Vec::with_capacity(runs.len()), Some(bytes_max), STEPS_AT_ONCE);
+    for run in runs {
+        // Once there is no room, rows are passed over without being kept.
+        let steps: Option<Vec<Step>> = sql
+            .rows(statements::LIST_JOURNAL, params![run.0.as_bytes()], |row| {
+                left = match left {
+                    Some(left) if steps_left > 0 => left.checked_sub(bytes(row, "output")? + bytes(row, "error")?),
+                    Some(_) | None => None,
+                };
+                steps_left = steps_left.saturating_sub(1);
+                left.map(|_| Ok(step_row(row)?.step())).transpose()
+            })?
+            .into_iter()
+            .collect();
+        let Some(steps) = steps else { break };
+        journals.push(Journal { steps, messages: inbox::messages(sql, *run, 0)? });
+    }
+    Ok(journals)
+}
+
+/// How many bytes a column has.
+fn bytes(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {
+    Ok(row.get_ref(column)?.as_bytes_or_null()?.map_or(0, |bytes| bytes.len() as u64))
 }
 
 pub(super) fn steps(sql: &Sql<'_>, run: RunId, page: Page<u32>) -> StoreResult<Vec<Step>> {

@@ -10,7 +10,7 @@ use rusqlite::{Result, Row, params};
 use super::super::connection::Sql;
 use super::super::{end, rows, statements};
 use crate::decide::{self, Act};
-use crate::memory::{self, Holder, StepRow};
+use crate::memory::{self, Besides, Holder, StepRow};
 use crate::{LeaseRef, StepAnswer, StepAttempt, StepChange, StepKind, StepState, StepWrite, StoreResult, Verdict};
 
 pub(super) fn write(sql: &Sql<'_>, writes: &[StepWrite]) -> StoreResult<Vec<StepAnswer>> {
@@ -54,7 +54,13 @@ fn one(sql: &Sql<'_>, holder: Holder, write: &StepWrite) -> StoreResult<StepAnsw
         }
         StepChange::Complete { .. } | StepChange::Begin | StepChange::Fail { .. } => None,
     };
-    let written = match memory::write(known.as_ref(), holder, write, taken_at, sql.now) {
+    let bytes = match write.journal_bytes_max {
+        Some(_) => {
+            sql.one(statements::SUM_JOURNAL, params![holder.run.0.as_bytes()], |row| row.get::<_, i64>(0))? as u64
+        }
+        None => 0,
+    };
+    let written = match memory::write(known.as_ref(), holder, write, Besides { taken_at, bytes }, sql.now) {
         Ok(written) => written,
         Err(answer) => return Ok(*answer),
     };
