@@ -5,6 +5,7 @@ mod convert;
 mod error;
 mod layer;
 mod namespaces;
+mod open;
 mod runs;
 mod schedules;
 mod steps;
@@ -46,7 +47,7 @@ pub async fn router(app: App) -> Router {
     let open = Routes::new(health)
         .add_service(reflection().build_v1().expect("the descriptors are built in"))
         .add_service(reflection().build_v1alpha().expect("the descriptors are built in"));
-    let open = open.into_axum_router().reset_fallback();
+    let open = open::limited(open.into_axum_router().reset_fallback(), &app);
     open.merge(ours(app)).layer(GrpcWebLayer::new())
 }
 
