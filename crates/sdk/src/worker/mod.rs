@@ -2,6 +2,7 @@
 
 mod link;
 mod payloads;
+mod report;
 mod stream;
 
 use std::collections::HashMap;
