@@ -3,8 +3,8 @@
 use baton_core::{Refused, State};
 use baton_store::StoreError;
 
-/// When a full queue is worth another try.
-const QUEUE_FULL_RETRY_MS: u64 = 5_000;
+/// When a full queue or a crowded pool is worth another try.
+const FULL_RETRY_MS: u64 = 5_000;
 
 /// Why a call was not carried out. Nothing has changed, except where `Unavailable` says it may have.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
@@ -117,6 +117,16 @@ pub enum Error {
         /// Its limit.
         limit: u64,
     },
+    /// As many claims of the pool wait as may.
+    #[error(
+        "the pool {pool} takes no more claims now: {limit} wait for its machines already; try again when some are filled, or give up some that wait"
+    )]
+    ClaimsFull {
+        /// Its name.
+        pool: String,
+        /// How many may wait.
+        limit: u64,
+    },
     /// Too many requests.
     #[error("too many requests; slow down")]
     TooMany {
@@ -218,6 +228,7 @@ impl Error {
             Error::WorkerFull => "worker_full",
             Error::WorkerUnfit(_) => "worker_unfit",
             Error::QueueFull { .. } => "queue_full",
+            Error::ClaimsFull { .. } => "claims_full",
             Error::TooMany { .. } => "too_many_requests",
             Error::TooLarge { .. } => "too_large",
             Error::TokenExpired(_) => "token_expired",
@@ -241,7 +252,7 @@ impl Error {
     /// When another try may go better, if it may.
     pub fn retry_after_ms(&self) -> Option<u64> {
         match self {
-            Error::QueueFull { .. } | Error::NamespaceLimit { .. } => Some(QUEUE_FULL_RETRY_MS),
+            Error::QueueFull { .. } | Error::ClaimsFull { .. } | Error::NamespaceLimit { .. } => Some(FULL_RETRY_MS),
             Error::TooMany { retry_after_ms } => Some(*retry_after_ms),
             Error::Overloaded | Error::Unavailable | Error::Stopping => Some(1_000),
             _ => None,

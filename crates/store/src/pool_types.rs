@@ -78,6 +78,8 @@ pub struct NewPoolClaim {
     pub runtime_ms: Millis,
     /// How long it waits for them.
     pub wait_ms: Millis,
+    /// How many claims of the pool may wait, this one included.
+    pub waiting_max: u64,
 }
 
 /// A claim.
@@ -126,6 +128,8 @@ pub enum OpenAnswer {
     Known(PoolClaim),
     /// Another claim was opened for this run before.
     Conflict(PoolClaim),
+    /// As many claims wait as may. Nothing has changed.
+    Full,
     /// There is no such pool, or it is being deleted.
     NoPool,
 }

@@ -39,7 +39,8 @@ pub trait Pools: Send + Sync {
 
     // ---- claims
 
-    /// Opens a claim, once for each pool and run.
+    /// Opens a claim, once for each pool and run, unless as many wait as may. On a store that servers share, those that are opened at the same moment may
+    /// exceed that by a few.
     async fn open_claim(&self, claim: NewPoolClaim) -> StoreResult<OpenAnswer>;
     /// The claim of a run.
     async fn pool_claim(&self, pool: PoolNo, run_id: &str) -> StoreResult<Option<PoolClaim>>;

@@ -40,6 +40,7 @@ fn code(error: &Error) -> Code {
         | Error::InboxFull { .. }
         | Error::NamespaceLimit { .. }
         | Error::QueueFull { .. }
+        | Error::ClaimsFull { .. }
         | Error::TooMany { .. }
         | Error::TooLarge { .. }
         | Error::QuotaReached { .. }

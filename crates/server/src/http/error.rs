@@ -29,9 +29,12 @@ fn status(error: &Error) -> StatusCode {
         | Error::WorkerDraining
         | Error::WorkerFull
         | Error::WorkerUnfit(_) => StatusCode::CONFLICT,
-        Error::QueueFull { .. } | Error::Overloaded | Error::Unavailable | Error::NotYet(_) | Error::Stopping => {
-            StatusCode::SERVICE_UNAVAILABLE
-        }
+        Error::QueueFull { .. }
+        | Error::ClaimsFull { .. }
+        | Error::Overloaded
+        | Error::Unavailable
+        | Error::NotYet(_)
+        | Error::Stopping => StatusCode::SERVICE_UNAVAILABLE,
         Error::TooMany { .. } | Error::NamespaceLimit { .. } => StatusCode::TOO_MANY_REQUESTS,
         Error::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
         Error::TooSlow => StatusCode::REQUEST_TIMEOUT,

@@ -43,6 +43,7 @@ const CHANGEABLE: [&str; 43] = [
     "pool_silent_ms",
     "pool_abandon_ms",
     "pool_wait_ms",
+    "pool_claims_waiting_max",
     "pool_sweep_ms",
     "pool_orphan_grace_ms",
     "pool_provider_timeout_ms",

@@ -152,6 +152,8 @@ pub struct Settings {
     pub pool_abandon_ms: u64,
     /// How long a claim waits to be filled, unless it says so itself.
     pub pool_wait_ms: u64,
+    /// Most claims that wait for machines of one pool; more are refused.
+    pub pool_claims_waiting_max: u64,
     /// How often pools and claims are looked at without a reason. What this server knows of is done at once.
     pub pool_look_ms: u64,
     /// How often what providers list is compared with what the store knows.
@@ -289,6 +291,7 @@ impl Default for Settings {
             pool_silent_ms: 60_000,
             pool_abandon_ms: 600_000,
             pool_wait_ms: 600_000,
+            pool_claims_waiting_max: 1_000,
             pool_look_ms: 1_000,
             pool_sweep_ms: 30_000,
             pool_orphan_grace_ms: 120_000,

@@ -101,6 +101,9 @@ impl Settings {
                 self.pool_heartbeat_ms
             ));
         }
+        if self.pool_claims_waiting_max == 0 {
+            return Err("pool_claims_waiting_max must be at least 1".into());
+        }
         if self.pool_command_output_bytes_max == 0 {
             return Err("pool_command_output_bytes_max must be at least 1".into());
         }

@@ -91,6 +91,19 @@ pub(crate) fn known(known: PoolClaim, new: &NewPoolClaim) -> OpenAnswer {
     }
 }
 
+/// How many claims may wait, for a statement.
+pub(crate) fn most_waiting(new: &NewPoolClaim) -> i64 {
+    i64::try_from(new.waiting_max).unwrap_or(i64::MAX)
+}
+
+/// Why a claim was not opened that nobody had opened before.
+pub(crate) fn not_opened(pool: Option<&Pool>) -> OpenAnswer {
+    match pool {
+        Some(pool) if pool.deleting_at.is_none() => OpenAnswer::Full,
+        Some(_) | None => OpenAnswer::NoPool,
+    }
+}
+
 /// What is to be taken, and what is to be given back for it.
 #[derive(Default)]
 pub(crate) struct Choice {

@@ -69,6 +69,7 @@ pub(crate) async fn open(store: &dyn Pools, pool: PoolNo, run_id: &str) -> PoolC
         owner: run_id.into(),
         runtime_ms: 1_000,
         wait_ms: 60_000,
+        waiting_max: 1_000,
     };
     match store.open_claim(claim).await.unwrap() {
         OpenAnswer::Opened(claim) => claim,

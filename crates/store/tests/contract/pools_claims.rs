@@ -3,8 +3,8 @@
 use baton_core::pools::claim::{ClaimReason, ClaimRefused, ClaimState};
 use baton_core::pools::{Cause, RunnerState, Signal, Usage, Verdict, Wanted};
 use baton_store::{
-    ClaimFilter, CommitAnswer, EndClaimAnswer, EventFilter, NewPoolClaim, OpenAnswer, Page, RunnerAnswer, RunnerEnd,
-    TakeRules, pool_total,
+    ClaimFilter, CommitAnswer, EndClaimAnswer, EventFilter, NewPool, NewPoolClaim, OpenAnswer, Page, PoolAnswer,
+    RunnerAnswer, RunnerEnd, TakeRules, pool_total,
 };
 
 use crate::pools_rig::{PoolRig, RELEASE_MS, RUNTIME_MS, WAIT_MS, expiry, machine, new_claim, rules, say};
@@ -12,6 +12,7 @@ use crate::rig::{Rig, START, contract};
 
 contract!(
     a_claim_is_opened_once_for_each_run,
+    a_crowded_pool_takes_no_more_claims,
     claims_are_listed_newest_first,
     a_claim_takes_idle_runners_and_gets_all_of_them_at_once,
     a_claim_with_a_runner_that_failed_gets_nothing_until_it_is_replaced,
@@ -46,6 +47,35 @@ async fn a_claim_is_opened_once_for_each_run(rig: Rig) {
     assert_eq!(pool.store().open_claim(nowhere).await.unwrap(), OpenAnswer::NoPool);
     assert_eq!(pool.store().pool_claim(pool.number(), "run 1").await.unwrap(), Some(claim));
     assert_eq!(pool.store().pool_claim(pool.number(), "run 2").await.unwrap(), None);
+}
+
+async fn a_crowded_pool_takes_no_more_claims(rig: Rig) {
+    let pool = PoolRig::new(rig, 5).await;
+    let bounded = |run_id: &str| NewPoolClaim { waiting_max: 2, ..new_claim(pool.number(), run_id, 1) };
+    let open = async |new: NewPoolClaim| pool.store().open_claim(new).await.unwrap();
+    pool.idle(1).await;
+    let filled = pool.ready("filled", 1).await.0;
+    let first = pool.open_with(bounded("first")).await;
+    pool.open_with(bounded("second")).await;
+    let before = pool.store().pool_stats(pool.number()).await.unwrap();
+    assert_eq!(before.waiting, 2, "one that is filled does not wait");
+    assert_eq!(open(bounded("third")).await, OpenAnswer::Full);
+    assert_eq!(pool.store().pool_claim(pool.number(), "third").await.unwrap(), None);
+    assert_eq!(pool.store().pool_stats(pool.number()).await.unwrap(), before, "nothing has changed");
+
+    assert_eq!(open(bounded("first")).await, OpenAnswer::Known(first.clone()), "a repeated call gets its answer");
+    assert_eq!(open(bounded("filled")).await, OpenAnswer::Known(filled));
+    let other = NewPoolClaim { fingerprint: [8; 16], ..bounded("first") };
+    assert_eq!(open(other).await, OpenAnswer::Conflict(first.clone()));
+    let elsewhere = NewPool { namespace: "default".into(), name: "mac".into(), spec: pool.pool.spec.clone() };
+    let PoolAnswer::Made(elsewhere) = pool.store().add_pool(elsewhere).await.unwrap() else { panic!("not made") };
+    pool.open_with(NewPoolClaim { pool: elsewhere.number, ..bounded("third") }).await;
+
+    pool.store().release_claim(first.number, RELEASE_MS).await.unwrap();
+    pool.open_with(bounded("third")).await;
+    assert_eq!(open(bounded("fourth")).await, OpenAnswer::Full);
+    pool.store().delete_pool(pool.number()).await.unwrap();
+    assert_eq!(open(bounded("fourth")).await, OpenAnswer::NoPool, "it would not help to wait");
 }
 
 async fn claims_are_listed_newest_first(rig: Rig) {

@@ -79,6 +79,7 @@ pub fn new_claim(pool: PoolNo, run_id: &str, count: u32) -> NewPoolClaim {
         owner: run_id.into(),
         runtime_ms: RUNTIME_MS,
         wait_ms: WAIT_MS,
+        waiting_max: 1_000,
     }
 }
 

@@ -140,6 +140,7 @@ impl Model {
                 owner: owner.to_string(),
                 runtime_ms: RUNTIME_MS,
                 wait_ms: WAIT_MS,
+                waiting_max: u64::MAX,
             }),
             Step::Take => Action::Take,
             Step::Register { runner, how } => says(runner, how, Signal::Registered)?,

@@ -20,7 +20,8 @@ use crate::{App, Error};
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/claims", tag = "pools", security(("api_key" = ["submit"])), params(("pool" = String, Path), InNamespace),
     request_body = OpenClaim,
     responses((status = 201, body = ClaimView), (status = 200, body = ClaimView, description = "It was opened before, the same"),
-        (status = 404, body = Problem), (status = 409, body = Problem), (status = 422, body = Problem)))]
+        (status = 404, body = Problem), (status = 409, body = Problem), (status = 422, body = Problem),
+        (status = 503, body = Problem, description = "As many claims wait as may")))]
 pub(super) async fn open(
     State(app): State<App>,
     Auth(caller): Auth,

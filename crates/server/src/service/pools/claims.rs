@@ -42,6 +42,7 @@ pub async fn open(
     let pool = find(app, caller, Scope::Submit, namespace, pool).await?;
     app.namespaces.limits(namespace).await?;
     let new = new_claim(app, caller, &pool, wanted)?;
+    let limit = new.waiting_max;
     match app.store.open_claim(new).await? {
         OpenAnswer::Opened(claim) => {
             crash::point("claim.opened");
@@ -58,6 +59,7 @@ pub async fn open(
             "the run {} has a claim in this pool already, and it asks for something else: use another run_id",
             claim.run_id
         ))),
+        OpenAnswer::Full => Err(Error::ClaimsFull { pool: pool.name, limit }),
         OpenAnswer::NoPool if pool.deleting_at.is_some() => {
             Err(Error::Conflict(format!("the pool {} is being deleted, and takes no claims", pool.name)))
         }
@@ -209,6 +211,7 @@ fn new_claim(app: &App, caller: &Caller, pool: &Pool, wanted: OpenClaim) -> Resu
         owner: caller.key_id.clone(),
         runtime_ms: Millis::try_from(runtime_ms).unwrap_or(Millis::MAX),
         wait_ms: Millis::try_from(wait_ms).unwrap_or(Millis::MAX),
+        waiting_max: app.current().pool_claims_waiting_max,
     })
 }
 

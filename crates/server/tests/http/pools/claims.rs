@@ -126,11 +126,31 @@ async fn a_crowd_hides_nobody(on: On) {
             owner: "crowd".into(),
             runtime_ms: 1_000,
             wait_ms: 100_000_000,
+            waiting_max: u64::MAX,
         };
         rig.server.app.store.open_claim(claim).await.unwrap();
     }
     rig.register_all(&mut agents, "first").await;
     assert_eq!(rig.settled("first").await["state"], "ready");
+}
+
+async fn a_crowded_pool_says_when_to_come_back(on: On) {
+    let rig = Rig::with(on, |settings| settings.pool_claims_waiting_max = 2).await;
+    rig.pool(json!({"max_size": 1})).await;
+    rig.fake.always(Some(Mood::Refuses("no more")));
+    rig.claims("first", 1).await;
+    rig.claims("second", 1).await;
+    let full = rig.claim(json!({"run_id": "third"})).await;
+    assert_eq!(full.refusal(), "503 claims_full");
+    assert_eq!(full.header("retry-after"), "5");
+    let said = "the pool ci takes no more claims now: 2 wait for its machines already; try again";
+    assert!(full.json()["error"].as_str().unwrap().contains(said), "{full:?}");
+    assert_eq!(rig.server.call("GET", "/api/v1/pools/ci/claims/third", "").await.refusal(), "404 not_found");
+    let again = rig.claim(json!({"run_id": "first", "count": 1})).await;
+    assert_eq!((again.status, &again.json()["state"]), (200, &json!("waiting")), "{again:?}");
+    assert_eq!(rig.claim(json!({"run_id": "first", "priority": 9})).await.refusal(), "409 conflict");
+    rig.release("second").await;
+    rig.claims("third", 1).await;
 }
 
 async fn a_silent_runner_is_not_handed_over(on: On) {
@@ -229,6 +249,7 @@ on_both!(
     the_shortfall_is_created,
     a_runner_that_cannot_register_is_discarded_and_another_one_taken,
     a_crowd_hides_nobody,
+    a_crowded_pool_says_when_to_come_back,
     a_silent_runner_is_not_handed_over,
     a_claim_that_cannot_be_filled_gives_back_and_says_why,
     what_a_pool_cannot_have_is_refused_at_once,

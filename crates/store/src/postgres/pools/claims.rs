@@ -35,6 +35,8 @@ impl PostgresStore {
         }
         let session = self.database.transaction().await?;
         let now = self.time_in(&session).await?;
+        // Claims that are opened at the same moment do not see each other, so a few more than may can come to wait: one for each connection at most.
+        // With the pool locked that would not be so, but every claim would wait for every look for runners.
         let opened = session
             .query(
                 sql::OPEN_POOL_CLAIM,
@@ -48,15 +50,19 @@ impl PostgresStore {
                     i16::from(new.priority),
                     clean(&new.owner),
                     new.runtime_ms,
-                    new.wait_ms
+                    new.wait_ms,
+                    claim_rules::most_waiting(new)
                 ],
             )
             .await?;
         let Some(row) = opened.first() else {
             session.roll_back().await?;
-            // There is no such pool, or somebody else has opened the claim meanwhile.
-            let known = self.read_pool_claim(new.pool, &new.run_id).await?;
-            return Ok(known.map_or(OpenAnswer::NoPool, |known| claim_rules::known(known, new)));
+            // Somebody else has opened the claim meanwhile, or it is refused.
+            if let Some(known) = self.read_pool_claim(new.pool, &new.run_id).await? {
+                return Ok(claim_rules::known(known, new));
+            }
+            let found = self.database.query(sql::READ_POOL_OF_NUMBER, params![new.pool]).await?;
+            return Ok(claim_rules::not_opened(found.first().map(rows::pool).transpose()?.as_ref()));
         };
         let claim = rows::claim(row)?;
         let mut opened = Sheet::new(now, Vec::new());

@@ -30,7 +30,8 @@ pub(super) fn open(sql: &Sql<'_>, new: &NewPoolClaim) -> StoreResult<OpenAnswer>
         new.priority,
         new.owner,
         new.runtime_ms,
-        new.wait_ms
+        new.wait_ms,
+        rules::most_waiting(new)
     ];
     if let Some(known) = sql.row(statements::READ_POOL_CLAIM, params![new.pool, new.run_id], rows::claim)? {
         return Ok(rules::known(known, new));
@@ -42,7 +43,10 @@ pub(super) fn open(sql: &Sql<'_>, new: &NewPoolClaim) -> StoreResult<OpenAnswer>
             sheet::write(sql, &opened)?;
             Ok(OpenAnswer::Opened(claim))
         }
-        None => Ok(OpenAnswer::NoPool),
+        None => {
+            let pool = sql.row(statements::READ_POOL_OF_NUMBER, params![new.pool], rows::pool)?;
+            Ok(rules::not_opened(pool.as_ref()))
+        }
     }
 }
 
