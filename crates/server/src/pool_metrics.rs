@@ -151,8 +151,12 @@ impl PoolMetrics {
         }
     }
 
-    /// Forgets all pools: those that are still there are noted again.
-    pub(crate) fn forget(&self) {
+    /// Forgets all pools because these are no more: what is known of the others is noted again.
+    pub(crate) fn forget<'a>(&self, gone: impl IntoIterator<Item = &'a PoolLabels>) {
+        // Nothing but this server knows how long claims waited, so what others have stays.
+        for pool in gone {
+            self.claim_wait_seconds.remove(pool);
+        }
         self.runners.clear();
         self.min_idle.clear();
         self.max_size.clear();
@@ -172,7 +176,8 @@ fn count(counter: &Counter, sum: Option<&i64>) {
     counter.inner().store(sum, Ordering::Relaxed);
 }
 
-fn own_labels(pool: &Pool) -> PoolLabels {
+/// The labels of a pool.
+pub(crate) fn own_labels(pool: &Pool) -> PoolLabels {
     PoolLabels { namespace: pool.namespace.clone(), pool: pool.name.clone() }
 }
 

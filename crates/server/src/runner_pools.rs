@@ -1,6 +1,6 @@
 //! What this server knows of runner pools besides what the store does: providers, who waits for what, and bells. Nothing here is truth.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -15,6 +15,7 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 use crate::bell::Bell;
 use crate::coalesce::{Coalescer, Item};
 use crate::github::Github;
+use crate::pool_metrics::PoolLabels;
 use crate::providers::{Ended, PoolInfo, Providers};
 use crate::service::news::News;
 use crate::watch::Watchers;
@@ -68,8 +69,8 @@ pub struct RunnerPools {
     pub(crate) swept_at: Mutex<Option<Millis>>,
     /// Until when pools create nothing, because their last machines came to nothing, as it was last said.
     pub(crate) held_until: Mutex<HashMap<PoolNo, Millis>>,
-    /// Pools whose numbers are shown.
-    pub(crate) counted: Mutex<BTreeSet<PoolNo>>,
+    /// Pools whose numbers are shown, and under which labels.
+    pub(crate) counted: Mutex<BTreeMap<PoolNo, PoolLabels>>,
     store: Arc<dyn Store>,
     news: mpsc::Sender<News>,
     /// Names of pools, which never change.

@@ -3,7 +3,7 @@
 //! A pass decides and writes; whatever asks a provider goes on beside it, because a cloud takes its time. Every server does this, and the store
 //! hands each order and each ending to one of them at a time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use baton_core::Millis;
@@ -14,6 +14,7 @@ use baton_store::{
     RunnerRef,
 };
 
+use crate::pool_metrics::{PoolLabels, own_labels};
 use crate::service::pools::{github, machines, sweep, told};
 use crate::{App, Error, crash};
 
@@ -281,10 +282,11 @@ pub(super) async fn retain(app: &App) -> Result<String, Error> {
 
 /// Numbers of pools that are no more are not shown any longer.
 fn forget_metrics(app: &App, pools: &[Pool]) {
-    let now: BTreeSet<PoolNo> = pools.iter().map(|pool| pool.number).collect();
+    let now: BTreeMap<PoolNo, PoolLabels> = pools.iter().map(|pool| (pool.number, own_labels(pool))).collect();
     let mut known = app.pools.counted.lock().expect("nobody panics while holding it");
-    if known.difference(&now).next().is_some() {
-        app.metrics.pools.forget();
+    let gone: Vec<_> = known.iter().filter(|(number, _)| !now.contains_key(number)).map(|(_, labels)| labels).collect();
+    if !gone.is_empty() {
+        app.metrics.pools.forget(gone);
         // The sums are noted with the next sweep.
         *app.pools.swept_at.lock().expect("nobody panics while holding it") = None;
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::rig::Rig;
-use crate::harness::{On, on_both};
+use crate::harness::{On, eventually, on_both};
 
 async fn a_pool_is_made_shown_changed_and_listed(on: On) {
     let rig = Rig::start(on).await;
@@ -131,10 +131,41 @@ async fn a_deleted_pool_goes_with_its_last_runner(on: On) {
     assert_eq!(rig.fake.machines(), []);
 }
 
+async fn numbers_of_a_deleted_pool_are_not_shown_any_longer(on: On) {
+    let rig = Rig::start(on).await;
+    let is_shown = async |pool: &str| {
+        let line = format!(r#"baton_pool_claim_wait_seconds_count{{namespace="default",pool="{pool}"}} 1"#);
+        rig.server.client.metrics().await.unwrap().lines().any(|text| text == line)
+    };
+    for pool in ["stays", "goes"] {
+        rig.pool(json!({"name": pool, "max_size": 1})).await;
+        let path = format!("/api/v1/pools/{pool}/claims");
+        assert_eq!(rig.server.call("POST", &path, r#"{"run_id": "one"}"#).await.status, 201);
+        eventually("its machine is made", async || rig.fake.machines().len() == 1).await;
+        let mut agents = rig.joined().await;
+        agents[0].says(&rig, "UD_OK", None).await;
+        rig.register_all(&mut agents, "one").await;
+        eventually("it has waited", async || is_shown(pool).await).await;
+        rig.server.call("DELETE", &format!("{path}/one"), "").await;
+        agents[0].hears(&rig, "deregister").await;
+        agents[0].says(&rig, "UD_REMOVE_REG_OK", Some("one")).await;
+        rig.server.clock.advance(30 * 60_000);
+        eventually("its machine is ended", async || rig.fake.machines().is_empty()).await;
+    }
+    rig.server.call("DELETE", "/api/v1/pools/goes", "").await;
+    eventually("its numbers are gone", async || {
+        rig.server.app.pools.keeper.ring();
+        !is_shown("goes").await
+    })
+    .await;
+    assert!(is_shown("stays").await, "nobody else knows how long claims waited");
+}
+
 on_both!(
     a_pool_is_made_shown_changed_and_listed,
     what_makes_no_sense_is_refused,
     who_may_do_what_is_a_matter_of_scope_and_namespace,
     a_secret_that_is_sent_back_as_it_is_shown_stays_as_it_is,
     a_deleted_pool_goes_with_its_last_runner,
+    numbers_of_a_deleted_pool_are_not_shown_any_longer,
 );
