@@ -9,6 +9,7 @@ use baton_store::{Namespace, NamespaceLimits, Store};
 
 use crate::Error;
 use crate::allowance::{Admission, Allowance};
+use crate::service::check_plain_name;
 
 /// How far a look goes back beyond what was seen last: a change may be seen later than others that were begun after it.
 const OVERLAP: i64 = 100;
@@ -71,11 +72,17 @@ impl KnownNamespaces {
         self.seen(name).is_some_and(|known| known.namespace.disabled_at.is_some())
     }
 
+    /// Refuses what cannot be the name of a new namespace. Those that are there already have the names they have.
+    pub fn check(&self, name: &str) -> Result<(), Error> {
+        check_plain_name("namespace", name).or_else(|odd| self.seen(name).map(drop).ok_or(odd))
+    }
+
     /// The namespace, made on first use; refused when it takes nothing new.
     async fn open(&self, name: &str) -> Result<Arc<Known>, Error> {
         let known = match self.seen(name) {
             Some(known) => known,
             None => {
+                self.check(name)?;
                 let (made, _) = self.store.add_namespace(name, "", NamespaceLimits::default()).await?;
                 self.learn(made);
                 self.seen(name).ok_or(Error::Internal)?

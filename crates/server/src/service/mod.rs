@@ -194,6 +194,18 @@ pub(crate) fn check_name(what: &str, name: &str) -> Result<(), Error> {
     check_text(what, name)
 }
 
+/// Checks a name that a person chose and that stands in addresses, in labels of metrics and in lists.
+pub(crate) fn check_plain_name(what: &str, name: &str) -> Result<(), Error> {
+    check_name(what, name)?;
+    if name.contains('/') {
+        return Err(Error::Invalid(format!("{what} must not contain /, which parts addresses: {name:?}")));
+    }
+    if name.trim() != name {
+        return Err(Error::Invalid(format!("{what} must not begin or end with white space: {name:?}")));
+    }
+    Ok(())
+}
+
 /// Checks a short text that may be empty.
 pub(crate) fn check_text(what: &str, text: &str) -> Result<(), Error> {
     if text.len() > NAME_BYTES_MAX {
@@ -231,6 +243,17 @@ mod tests {
         assert!(check_name("queue", "builds/ios").is_ok());
         for wrong in ["", "a\nb", "\0", &"x".repeat(201)] {
             assert!(check_name("queue", wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn plain_names_have_nothing_in_them_that_is_not_seen_or_parts_addresses() {
+        for good in ["linux", "two words", "größer", "a.b-c_d:e"] {
+            assert_eq!(check_plain_name("name", good), Ok(()), "{good:?}");
+        }
+        for wrong in ["", "a\tb", "a/b", "/", " a", "a ", "\u{a0}a", "a\u{2003}", " ", &"x".repeat(201)] {
+            let refused = check_plain_name("name", wrong).unwrap_err();
+            assert!(refused.to_string().starts_with("name must "), "{refused}");
         }
     }
 }

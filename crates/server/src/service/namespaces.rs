@@ -4,14 +4,14 @@ use baton_proto::{ChangeNamespace, CreateNamespace, NamespaceView, Time};
 use baton_store::{Namespace, NamespaceChange, NamespaceLimits, Page, Scope};
 
 use super::news::News;
-use super::{audit, check_name, message};
+use super::{audit, check_name, check_plain_name, message};
 use crate::auth::Caller;
 use crate::{App, Error};
 
 /// Makes a namespace. The same again gives the same answer.
 pub async fn create(app: &App, caller: &Caller, wanted: CreateNamespace) -> Result<(NamespaceView, bool), Error> {
     may_change(caller)?;
-    check_name("name", &wanted.name)?;
+    check_plain_name("name", &wanted.name)?;
     let limits = NamespaceLimits {
         live_runs_max: wanted.live_runs_max,
         workers_max: wanted.workers_max,

@@ -5,7 +5,7 @@ use baton::proto::{
     TriggerSchedule,
 };
 use baton_core::State;
-use baton_store::Clock;
+use baton_store::{Clock, NamespaceLimits};
 use serde_json::json;
 
 use crate::harness::{On, START, Server, complete, eventually, on_both, refusal, run, soon, worker};
@@ -72,6 +72,33 @@ async fn namespaces_are_made_by_hand_and_on_first_use(on: On) {
             "{wrong}"
         );
     }
+}
+
+async fn odd_names_are_for_namespaces_that_have_them_already(on: On) {
+    let server = Server::start(on).await;
+    for odd in ["a/b", " a", "a\t"] {
+        let wanted = json!({"name": odd}).to_string();
+        assert_eq!(server.call("POST", "/api/v1/namespaces", wanted).await.refusal(), "422 invalid", "{odd:?}");
+        let submitted = serde_json::to_vec(&run_in(odd)).unwrap();
+        let refused = server.call("POST", "/api/v1/runs", submitted).await;
+        assert_eq!(refused.refusal(), "422 invalid", "{odd:?}");
+        let said = refused.json()["error"].as_str().unwrap().to_owned();
+        assert!(said.starts_with("namespace must not "), "{said}");
+        assert_eq!(refusal(server.client.register(&worker_in(odd, "w")).await), "422 invalid");
+        assert_eq!(refusal(server.client.create_schedule(&schedule_in(odd, "s")).await), "422 invalid");
+        let key = json!({"name": "k", "scopes": ["read"], "namespace": odd}).to_string();
+        assert_eq!(server.call("POST", "/api/v1/keys", key).await.refusal(), "422 invalid", "{odd:?}");
+    }
+    assert_eq!(names(&server).await, ["default"]);
+    assert_eq!(server.app.store.queues(None).await.unwrap(), [], "nothing is left behind");
+
+    // Made before there was such a rule.
+    let (old, _) = server.app.store.add_namespace("a/b", "", NamespaceLimits::default()).await.unwrap();
+    server.app.namespaces.learn(old);
+    server.submit_run(&run_in("a/b")).await;
+    server.client.register(&worker_in("a/b", "w")).await.unwrap();
+    server.client.create_schedule(&schedule_in("a/b", "s")).await.unwrap();
+    assert_eq!(server.client.get_namespace("a/b").await.unwrap().name, "a/b");
 }
 
 async fn a_key_of_one_namespace_sees_it_and_changes_nothing(on: On) {
@@ -215,6 +242,7 @@ async fn a_submit_asks_nobody_about_its_namespace(on: On) {
 
 on_both!(
     namespaces_are_made_by_hand_and_on_first_use,
+    odd_names_are_for_namespaces_that_have_them_already,
     a_key_of_one_namespace_sees_it_and_changes_nothing,
     a_disabled_namespace_takes_nothing_and_lets_work_finish,
     a_namespace_has_as_many_live_runs_as_it_may,

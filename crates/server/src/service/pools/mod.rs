@@ -15,7 +15,7 @@ pub(crate) mod told;
 use baton_proto::{ChangePool, CreatePool, PoolView};
 use baton_store::{NewPool, Pool, PoolAnswer, Scope};
 
-use super::{audit, check_name, message};
+use super::{audit, check_name, check_plain_name, message};
 use crate::auth::Caller;
 use crate::{App, Error};
 
@@ -26,7 +26,7 @@ const TRIES_MAX: usize = 20;
 pub async fn create(app: &App, caller: &Caller, wanted: CreatePool) -> Result<(PoolView, bool), Error> {
     caller.may(Scope::Admin, &wanted.namespace)?;
     check_name("namespace", &wanted.namespace)?;
-    check_name("name", &wanted.name)?;
+    check_plain_name("name", &wanted.name)?;
     let (namespace, name) = (wanted.namespace.clone(), wanted.name.clone());
     let spec = spec::of(wanted);
     spec::check(app, caller, &spec)?;
