@@ -1,5 +1,7 @@
 //! What runner pools need of a store. docs/adr/0016 says how they are kept, docs/pool_states.md what each verb does in each state.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use baton_core::Millis;
 use baton_core::pools::{BackoffRule, ClaimNo, ClaimReason, Limits, OrderId, PoolSpec, RunnerId};
@@ -46,6 +48,8 @@ pub trait Pools: Send + Sync {
     async fn pool_claim(&self, pool: PoolNo, run_id: &str) -> StoreResult<Option<PoolClaim>>;
     /// Claims, newest first.
     async fn pool_claims(&self, filter: ClaimFilter, page: Page<ClaimNo>) -> StoreResult<Vec<PoolClaim>>;
+    /// How many runners each of these claims has now. Those that have none are left out.
+    async fn runners_of_claims(&self, claims: Vec<ClaimNo>) -> StoreResult<BTreeMap<ClaimNo, u32>>;
     /// Pools that claims wait for.
     async fn waiting_pools(&self) -> StoreResult<Vec<PoolNo>>;
     /// Gives idle runners to the claims of a pool that wait, in their order.

@@ -171,6 +171,9 @@ pub struct ListedClaim {
     pub state: ClaimState,
     /// How many machines it wants.
     pub count: u32,
+    /// How many it has now. Fewer than `count` once it is ready: the others are lost. Servers of before do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live: Option<u32>,
     /// 9 goes first.
     pub priority: u8,
     /// When it was opened.
@@ -201,6 +204,7 @@ impl From<ClaimView> for ListedClaim {
             namespace: claim.namespace,
             state: claim.state,
             count: claim.count,
+            live: u32::try_from(claim.runners.len()).ok(),
             priority: claim.priority,
             opened_at: claim.opened_at,
             deadline: claim.deadline,

@@ -1,6 +1,7 @@
 //! A store that carries calls out and loses its answers, as a connection to a database does that breaks at the wrong moment;
 //! or that takes its time.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -190,6 +191,7 @@ passing_all_on! { Pools:
     fn open_claim(claim: NewPoolClaim) -> OpenAnswer;
     fn pool_claim(pool: PoolNo, run_id: &str) -> Option<PoolClaim>;
     fn pool_claims(filter: ClaimFilter, page: Page<ClaimNo>) -> Vec<PoolClaim>;
+    fn runners_of_claims(claims: Vec<ClaimNo>) -> BTreeMap<ClaimNo, u32>;
     fn waiting_pools() -> Vec<PoolNo>;
     fn take_runners(pool: PoolNo, rules: TakeRules) -> TakeAnswer;
     fn commit_claim(claim: ClaimNo, limits: Limits) -> CommitAnswer;

@@ -213,6 +213,7 @@ statements! {
     HOLD_POOL_CLAIM = "hold_pool_claim.pg.sql";
     LIST_POOL_CLAIMS = "list_pool_claims.pg.sql";
     LIST_WAITING_CLAIMS = "list_waiting_claims.pg.sql";
+    COUNT_RUNNERS_OF_CLAIMS = "count_runners_of_claims.pg.sql";
     LIST_WAITING_POOLS = "list_waiting_pools.pg.sql";
     LIST_OVERDUE_CLAIMS = "list_overdue_claims.pg.sql";
     SET_POOL_CLAIM = "set_pool_claim.pg.sql";

@@ -238,6 +238,7 @@ statements! {
     HOLD_POOL_CLAIM = "hold_pool_claim.sqlite.sql";
     LIST_POOL_CLAIMS = "list_pool_claims.sqlite.sql";
     LIST_WAITING_CLAIMS = "list_waiting_claims.sqlite.sql";
+    COUNT_RUNNERS_OF_CLAIMS = "count_runners_of_claims.sqlite.sql";
     LIST_WAITING_POOLS = "list_waiting_pools.sqlite.sql";
     LIST_OVERDUE_CLAIMS = "list_overdue_claims.sqlite.sql";
     SET_POOL_CLAIM = "set_pool_claim.sqlite.sql";

@@ -127,6 +127,9 @@ async fn a_claim_takes_idle_runners_and_gets_all_of_them_at_once(rig: Rig) {
     let CommitAnswer::NotYet { verdicts, missing } = pool.commit(claim.number).await else { panic!("one is missing") };
     let waits = verdicts.iter().filter(|(_, verdict)| *verdict == Verdict::Waits).map(|(runner, _)| *runner);
     assert_eq!((waits.collect::<Vec<_>>(), missing), (vec![taken[2].runner], 0));
+    let counted = async |claims| pool.store().runners_of_claims(claims).await.unwrap();
+    assert_eq!(counted(vec![claim.number, claim.number + 1, 4_711]).await, [(claim.number, 3)].into());
+    assert_eq!(counted(vec![]).await, [].into());
     assert_eq!(pool.count_in(RunnerState::Running).await, 0, "all or nothing");
     pool.later(5_000);
     pool.register(&taken[2..]).await;
@@ -319,6 +322,8 @@ async fn a_claim_ends_with_the_last_of_its_runners(rig: Rig) {
         }
     };
     assert_eq!(lose(runners[0]).await, [], "it may go on with what it has");
+    let left = pool.store().runners_of_claims(vec![claim.number, waiting.number]).await.unwrap();
+    assert_eq!(left, [(claim.number, 1)].into());
     let ended = lose(runners[1]).await;
     assert_eq!(ended.iter().map(|claim| claim.number).collect::<Vec<_>>(), [claim.number]);
     assert_eq!((ended[0].state, ended[0].reason), (ClaimState::Released, Some(ClaimReason::RunnersLost)));

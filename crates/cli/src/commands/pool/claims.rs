@@ -50,7 +50,7 @@ pub async fn claims(client: &Client, args: ClaimsArgs) -> Result<(), Exit> {
 }
 
 fn table(page: &ClaimPage, now: Now) -> String {
-    let mut table = Table::new(&["run", "state", "count", "priority", "since", "until", "reason"]);
+    let mut table = Table::new(&["run", "state", "count", "live", "priority", "since", "until", "reason"]);
     for claim in &page.claims {
         let since = claim.ended_at.or(claim.ready_at).unwrap_or(claim.opened_at);
         let until = claim.deadline.filter(|_| claim.ended_at.is_none());
@@ -58,6 +58,7 @@ fn table(page: &ClaimPage, now: Now) -> String {
             claim.run_id.clone(),
             claim.state.as_str().to_owned(),
             claim.count.to_string(),
+            or_dash(claim.live.filter(|_| claim.ended_at.is_none())),
             claim.priority.to_string(),
             now.ago(since),
             or_dash(until.map(|until| now.ahead(until))),
@@ -140,10 +141,17 @@ mod tests {
 
     #[test]
     fn claims_say_since_when_they_stand_as_they_do() {
-        let claims = vec![ListedClaim::from(claim(json!({})))];
+        let waits = json!({"state": "waiting", "ended_at": null, "deadline": null, "reason": null, "detail": ""});
+        let claims = vec![
+            ListedClaim::from(claim(json!({}))),
+            ListedClaim { live: Some(1), ..ListedClaim::from(claim(waits.clone())) },
+            ListedClaim { live: None, ..ListedClaim::from(claim(waits)) },
+        ];
         let shown = table(&ClaimPage { claims, next_cursor: None }, Now::at(65_000));
-        let expected = "RUN   STATE   COUNT  PRIORITY  SINCE   UNTIL  REASON\n\
-                        ci-1  failed  2      5         5s ago  -      wait_over: 0 of 2\n";
+        let expected = "RUN   STATE    COUNT  LIVE  PRIORITY  SINCE   UNTIL  REASON\n\
+                        ci-1  failed   2      -     5         5s ago  -      wait_over: 0 of 2\n\
+                        ci-1  waiting  2      1     5         1m ago  -\n\
+                        ci-1  waiting  2      -     5         1m ago  -\n";
         assert_eq!(shown, expected);
     }
 

@@ -110,7 +110,13 @@ pub async fn list(
     let limit = page.limit;
     let found = app.store.pool_claims(ClaimFilter { pool: Some(pool.number), state }, page).await?;
     let next = found.last().filter(|_| found.len() == limit).map(|last| last.number);
-    Ok((found.into_iter().map(|claim| bare_view(&pool, claim).into()).collect(), next))
+    let open = found.iter().filter(|claim| !claim.state.is_ended()).map(|claim| claim.number).collect();
+    let live = app.store.runners_of_claims(open).await?;
+    let listed = found.into_iter().map(|claim| ListedClaim {
+        live: live.get(&claim.number).copied().or(Some(0)),
+        ..ListedClaim::from(bare_view(&pool, claim))
+    });
+    Ok((listed.collect(), next))
 }
 
 /// Gives back what a claim has, or gives it up. Again does no harm.

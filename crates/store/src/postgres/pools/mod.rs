@@ -9,6 +9,8 @@ mod sheet;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use baton_core::Millis;
 use baton_core::pools::{BackoffRule, ClaimNo, ClaimReason, Limits, OrderId, PoolSpec, RunnerId};
@@ -101,6 +103,17 @@ impl Pools for PostgresStore {
                 .collect()
         };
         self.database.within(listed).await
+    }
+
+    async fn runners_of_claims(&self, claims: Vec<ClaimNo>) -> StoreResult<BTreeMap<ClaimNo, u32>> {
+        let counted = async {
+            let found = self.database.query(sql::COUNT_RUNNERS_OF_CLAIMS, params![claims]).await?;
+            let count = |row: &tokio_postgres::Row| {
+                Ok((row.try_get(0)?, u32::try_from(row.try_get::<_, i64>(1)?).unwrap_or(u32::MAX)))
+            };
+            found.iter().map(count).collect()
+        };
+        self.database.within(counted).await
     }
 
     async fn waiting_pools(&self) -> StoreResult<Vec<PoolNo>> {

@@ -7,6 +7,8 @@ mod sheet;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use baton_core::Millis;
 use baton_core::pools::{BackoffRule, ClaimNo, ClaimReason, Limits, OrderId, PoolSpec, RunnerId};
@@ -84,6 +86,15 @@ impl Pools for SqliteStore {
             let state = filter.state.map(|state| state.code());
             let parameters = params![page.after.unwrap_or(i64::MAX), filter.pool, state, page.limit as i64];
             sql.rows(statements::LIST_POOL_CLAIMS, parameters, rows::claim)
+        })
+        .await
+    }
+
+    async fn runners_of_claims(&self, claims: Vec<ClaimNo>) -> StoreResult<BTreeMap<ClaimNo, u32>> {
+        let claims = to_json(&claims)?;
+        self.read(move |sql| {
+            let counted = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+            Ok(sql.rows(statements::COUNT_RUNNERS_OF_CLAIMS, params![claims], counted)?.into_iter().collect())
         })
         .await
     }
