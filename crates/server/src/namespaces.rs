@@ -73,8 +73,8 @@ impl KnownNamespaces {
     }
 
     /// Refuses what cannot be the name of a new namespace. Those that are there already have the names they have.
-    pub fn check(&self, name: &str) -> Result<(), Error> {
-        check_plain_name("namespace", name).or_else(|odd| self.seen(name).map(drop).ok_or(odd))
+    pub fn check(&self, what: &str, name: &str) -> Result<(), Error> {
+        check_plain_name(what, name).or_else(|odd| self.seen(name).map(drop).ok_or(odd))
     }
 
     /// The namespace, made on first use; refused when it takes nothing new.
@@ -82,7 +82,7 @@ impl KnownNamespaces {
         let known = match self.seen(name) {
             Some(known) => known,
             None => {
-                self.check(name)?;
+                self.check("namespace", name)?;
                 let (made, _) = self.store.add_namespace(name, "", NamespaceLimits::default()).await?;
                 self.learn(made);
                 self.seen(name).ok_or(Error::Internal)?

@@ -18,7 +18,7 @@ pub async fn create(app: &App, caller: &Caller, wanted: CreateKey) -> Result<Cre
     if let Some(namespace) = &namespace {
         check_name("namespace", namespace)?;
         caller.may(Scope::Admin, namespace)?;
-        app.namespaces.check(namespace)?;
+        app.namespaces.check("namespace", namespace)?;
     }
     if wanted.scopes.is_empty() {
         return Err(Error::Invalid("scopes must name at least one of admin, submit, worker, read".into()));

@@ -259,7 +259,7 @@ fn check(app: &App, caller: &Caller, run: &SubmitRun) -> Result<(), Error> {
     check_name("namespace", &run.namespace)?;
     caller.may(Scope::Submit, &run.namespace)?;
     // Before anything is written: a queue is made with the first run that it gets.
-    app.namespaces.check(&run.namespace)?;
+    app.namespaces.check("namespace", &run.namespace)?;
     check_run(app, run)
 }
 

@@ -46,6 +46,8 @@ async fn what_is_wrong_with_a_start_is_named(on: On) {
         ("workflow_type", v1::StartWorkflowRequest { workflow_type: String::new(), ..order() }),
         ("workflow_type", v1::StartWorkflowRequest { workflow_type: "order@2".into(), ..order() }),
         ("task_queue", v1::StartWorkflowRequest { task_queue: "a\nb".into(), ..order() }),
+        ("namespace_id", v1::StartWorkflowRequest { namespace_id: "a/b".into(), ..order() }),
+        ("namespace_id", v1::StartWorkflowRequest { namespace_id: "a\nb".into(), ..order() }),
         ("priority", v1::StartWorkflowRequest { priority: Some(10), ..order() }),
         ("input", v1::StartWorkflowRequest { input: "{".into(), ..order() }),
         ("timeout", v1::StartWorkflowRequest { timeout: seconds(0), ..order() }),

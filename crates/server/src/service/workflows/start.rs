@@ -103,7 +103,8 @@ pub(super) async fn new_run(app: &App, start: Start) -> Result<NewRun, Error> {
 
 /// Checks everything that somebody said about a workflow.
 pub(super) fn check(app: &App, start: &Start) -> Result<(), Error> {
-    check_field("namespace_id", &start.namespace)?;
+    // Before anything is written: a queue is made with the first workflow that it gets.
+    app.namespaces.check("", &start.namespace).map_err(|error| in_field("namespace_id", error))?;
     check_field("task_queue", &start.queue)?;
     check_field("workflow_type", &start.kind)?;
     if start.kind.contains(VERSION_MARK) {
