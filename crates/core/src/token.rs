@@ -17,6 +17,8 @@ pub const LEASE_PREFIX: &str = "bl_";
 pub const OTP_PREFIX: &str = "bo_";
 /// Prefix of a machine's token.
 pub const MACHINE_PREFIX: &str = "bv_";
+/// Prefix of a token that is good for a machine's heartbeats and nothing else.
+pub const BEAT_PREFIX: &str = "bh_";
 /// Prefix of a build's token.
 pub const BUILD_PREFIX: &str = "bb_";
 /// Prefix of a builder's token.
@@ -52,6 +54,7 @@ enum Purpose {
     Lease,
     Otp,
     Machine,
+    Beat,
 }
 
 impl Purpose {
@@ -60,6 +63,7 @@ impl Purpose {
             Purpose::Lease => LEASE_PREFIX,
             Purpose::Otp => OTP_PREFIX,
             Purpose::Machine => MACHINE_PREFIX,
+            Purpose::Beat => BEAT_PREFIX,
         }
     }
 
@@ -68,6 +72,7 @@ impl Purpose {
             Purpose::Lease => b"lease",
             Purpose::Otp => b"otp",
             Purpose::Machine => b"machine",
+            Purpose::Beat => b"beat",
         }
     }
 
@@ -115,6 +120,16 @@ pub fn machine(secret: &[u8], run: RunId, epoch: Epoch) -> String {
 /// Reads the epoch from a machine's token of this run.
 pub fn open_machine(secret: &[u8], run: RunId, token: &str) -> Option<Epoch> {
     Purpose::Machine.open(secret, run, token)
+}
+
+/// A token with which whoever watches the machine of this lease sends its heartbeats, and does nothing else. It dies with the lease.
+pub fn beat(secret: &[u8], run: RunId, epoch: Epoch) -> String {
+    Purpose::Beat.token(secret, run, epoch)
+}
+
+/// Reads the epoch from a token for heartbeats of this run.
+pub fn open_beat(secret: &[u8], run: RunId, token: &str) -> Option<Epoch> {
+    Purpose::Beat.open(secret, run, token)
 }
 
 /// The token with which whoever submitted a build follows it.
@@ -226,9 +241,9 @@ mod tests {
     #[test]
     fn no_token_is_good_for_another_purpose() {
         let run = RunId::new(1_000, 1, 1);
-        let tokens = [lease(SECRET, run, Epoch(3)), otp(SECRET, run, Epoch(3)), machine(SECRET, run, Epoch(3))];
+        let tokens = [lease, otp, machine, beat].map(|make| make(SECRET, run, Epoch(3)));
         type Open = fn(&[u8], RunId, &str) -> Option<Epoch>;
-        let readers: [Open; 3] = [open_lease, open_otp, open_machine];
+        let readers: [Open; 4] = [open_lease, open_otp, open_machine, open_beat];
         for (made_for, token) in tokens.iter().enumerate() {
             for (read_as, open) in readers.iter().enumerate() {
                 assert_eq!(open(SECRET, run, token).is_some(), made_for == read_as, "{token}");

@@ -127,6 +127,53 @@ pub struct BuildView {
     pub files: Vec<BuildFile>,
 }
 
+/// A build as existing clients follow it: times in milliseconds since 1970, nothing left out, and no state that they do not know.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct FollowedBuild {
+    /// Its identifier.
+    pub id: String,
+    /// Where it stands. One that was cancelled is shown as failed, and `error_message` says so.
+    pub status: BuildStatus,
+    /// What it is built for.
+    pub platform: String,
+    /// Who has it, or had it at its end.
+    pub worker_id: Option<String>,
+    /// When it was submitted.
+    pub submitted_at: i64,
+    /// When its builder began.
+    pub started_at: Option<i64>,
+    /// When it ended.
+    pub completed_at: Option<i64>,
+    /// Why it failed or was cancelled.
+    pub error_message: Option<String>,
+    /// How far its builder says it is, in per cent.
+    pub progress: Option<f64>,
+    /// Its place among the builds that wait, from 1.
+    pub queue_position: Option<u64>,
+}
+
+/// A build in a list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ListedBuild {
+    /// The build.
+    #[serde(flatten)]
+    pub build: BuildView,
+    /// When it was submitted, under the name that existing clients know.
+    #[serde(rename = "createdAt")]
+    pub created_at: Time,
+    /// When it ended, likewise.
+    #[serde(default, rename = "completedAt", skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Time>,
+}
+
+impl From<BuildView> for ListedBuild {
+    fn from(build: BuildView) -> ListedBuild {
+        ListedBuild { created_at: build.submitted_at, ended_at: build.completed_at, build }
+    }
+}
+
 /// A file of a build.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -146,7 +193,7 @@ pub struct BuildFile {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct BuildPage {
     /// The builds.
-    pub builds: Vec<BuildView>,
+    pub builds: Vec<ListedBuild>,
     /// How many there are in all.
     pub total: u64,
     /// Where the next page begins.
@@ -167,6 +214,9 @@ pub struct CancelledBuild {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct BuildLogLine {
+    /// The build.
+    #[serde(default)]
+    pub build_id: String,
     /// Its number; grows by one.
     #[serde(default)]
     pub number: u64,
@@ -182,6 +232,9 @@ pub struct BuildLogLine {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct BuildLogs {
+    /// The build.
+    #[serde(default)]
+    pub build_id: String,
     /// The lines, oldest first.
     pub logs: Vec<BuildLogLine>,
 }
@@ -228,6 +281,8 @@ pub struct BuildMeasurement {
     pub cpu: Option<f64>,
     /// Share of the memory in use, as the builder said it.
     pub memory: Option<f64>,
+    /// Memory in use, in megabytes, where the builder said that instead.
+    pub memory_mb: Option<f64>,
 }
 
 /// What was measured while a build was built.
@@ -242,7 +297,7 @@ pub struct BuildTelemetry {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Capabilities {
-    /// Platforms it builds for.
+    /// Platforms it builds for; all of them when it names none.
     #[serde(default)]
     pub platforms: Vec<String>,
     /// Builds at once; 1 unless given.
@@ -261,10 +316,12 @@ pub struct RegisterBuilder {
     /// The id it had before, or one that it chose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// What people call it.
-    pub name: String,
-    /// What it can do.
-    pub capabilities: Capabilities,
+    /// What people call it. Required.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What it can do. Required; it may be empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capabilities: Option<Capabilities>,
     /// Builds it still works on, when it comes back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_build_count: Option<u32>,
@@ -280,6 +337,11 @@ pub struct RegisteredBuilder {
     pub access_token: String,
     /// `registered` or `re-registered`.
     pub status: String,
+    /// The same in words.
+    pub message: String,
+    /// The image of the machines to build on, unless a build names another.
+    #[serde(rename = "baseImageId")]
+    pub base_image_id: Option<String>,
 }
 
 /// A build, as a builder gets it.
@@ -348,10 +410,10 @@ pub struct BuilderStats {
     pub failed_builds: u64,
     /// What people call it.
     pub worker_name: String,
-    /// `online`, `draining` or `offline`.
+    /// `idle`, `building` or `offline`.
     pub status: String,
-    /// Seconds since it registered; 0 when it is offline.
-    pub uptime: u64,
+    /// How long ago it registered, for people: `2h 15m`; `0s` when it is offline.
+    pub uptime: String,
 }
 
 /// A build from a repository.
@@ -398,10 +460,12 @@ pub struct GitJob {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct GitResult {
-    /// The build's identifier, again.
-    pub job_id: String,
-    /// `success` or `failed`.
-    pub status: String,
+    /// The build's identifier, again. Required.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_id: Option<String>,
+    /// `success` or `failed`. Required.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
     /// How long it took: seconds, or a text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<Object>))]

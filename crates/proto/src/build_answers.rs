@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{BuildView, Time};
+use crate::{FollowedBuild, Time};
 
 /// It was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +24,8 @@ impl Done {
 pub struct EndedBuild {
     /// It is ended.
     pub success: bool,
+    /// How: `success` or `failed`.
+    pub status: String,
     /// In words.
     pub message: String,
 }
@@ -34,8 +36,22 @@ pub struct EndedBuild {
 pub struct AddedLogs {
     /// They are kept.
     pub success: bool,
+    /// How many came.
+    pub count: u64,
     /// The number of the log's last line.
     pub last: u64,
+}
+
+/// A sign of life was noted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct NotedBuild {
+    /// It is noted.
+    pub success: bool,
+    /// `ok`.
+    pub status: String,
+    /// When, in milliseconds since 1970, by the store's clock.
+    pub timestamp: i64,
 }
 
 /// Builds that somebody has.
@@ -43,7 +59,7 @@ pub struct AddedLogs {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ActiveBuilds {
     /// The builds.
-    pub builds: Vec<BuildView>,
+    pub builds: Vec<FollowedBuild>,
 }
 
 /// How many builds stand where.
@@ -77,7 +93,7 @@ pub struct MachineToken {
 }
 
 /// The machine of a build.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct MachineView {
     /// It has said that it is ready.
@@ -88,6 +104,9 @@ pub struct MachineView {
     pub authenticated_at: Option<Time>,
     /// When it was heard of last.
     pub last_heartbeat_at: Option<Time>,
+    /// A token with which whoever waits for the machine sends its heartbeats (`X-VM-Token`). It is good for nothing else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vm_token: Option<String>,
 }
 
 /// The parts of a build's certificates, in base64.
@@ -109,8 +128,22 @@ pub struct SigningParts {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct DiagnosticReports {
-    /// Oldest first.
+    /// The builder.
+    pub worker_id: String,
+    /// Newest first.
     pub reports: Vec<Value>,
+}
+
+/// A report was kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct StoredReport {
+    /// It is kept.
+    pub success: bool,
+    /// Its identifier.
+    pub id: String,
+    /// `stored`.
+    pub status: String,
 }
 
 /// How the server is.

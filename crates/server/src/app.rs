@@ -78,6 +78,7 @@ pub struct Parts {
     pub cache: Cache,
     pub uploads: Uploads,
     pub counted: service::builds::overview::Counted,
+    pub key_workers: service::builds::git::KeyWorkers,
     /// Who waits for lines of a build's log.
     pub log_news: Watchers,
     pub watchers: Arc<Watchers>,
@@ -136,6 +137,8 @@ impl App {
         entropy.fill(&mut fresh);
         let secret = store.secret(fresh).await?;
         let metrics = Arc::new(Metrics::new());
+        // Where the store's clock is moved by hand nobody's time is saved by waiting.
+        let gather = store.clock().fixed().is_none().then_some(RENEW_GATHER);
         let lanes = Arc::new(Lanes::load(store.clone()).await?);
         let workers = Arc::new(Workers::new(store.clone()));
         let namespaces = Arc::new(KnownNamespaces::load(store.clone()).await?);
@@ -168,13 +171,14 @@ impl App {
             ),
             reads: service::workflows::read::coalescer(store.clone()),
             completions: service::complete::coalescer(store.clone(), metrics.clone(), after, RESULT_BATCH),
-            renewals: service::renew::coalescer(store.clone(), metrics.clone(), RENEW_BATCH, RENEW_GATHER),
+            renewals: service::renew::coalescer(store.clone(), metrics.clone(), RENEW_BATCH, gather),
             bodies: Bodies::new(settings.bodies_bytes_max),
             answers: Bodies::new(settings.bodies_bytes_max),
             seal: Seal::new(&secret, entropy.clone()),
             cache: Cache::new(storage.clone(), settings.cache_bytes_max, &entropy),
             uploads: Uploads::new(storage.clone(), upload_limits(&settings), entropy.clone()),
             counted: service::builds::overview::Counted::default(),
+            key_workers: service::builds::git::KeyWorkers::default(),
             log_news: Watchers::default(),
             pools: RunnerPools::new(&store, &settings, &secret, news.clone(), RENEW_GATHER),
             storage,

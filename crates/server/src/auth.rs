@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use baton_core::rate::{self, Bucket};
 use baton_core::token::{self, Hash};
+use baton_proto::NAMESPACE_DEFAULT;
 use baton_store::{AuditEntry, Key, Scope, Store};
 use tokio::sync::Semaphore;
 
@@ -24,6 +25,9 @@ const ADDRESSES_MAX: usize = 10_000;
 const SUSPECTS_MAX: usize = 2;
 /// The id of the key given in the settings.
 pub const SETTINGS_KEY_ID: &str = "settings";
+
+/// Stands where the id of an API key would. No key has it: theirs are made of letters and digits that are drawn.
+const ANONYMOUS: &str = "anonymous";
 
 /// Who is calling.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -75,6 +79,22 @@ impl Caller {
             return Ok(());
         }
         Err(Error::Forbidden(format!("the worker {worker} registered with another API key")))
+    }
+
+    /// Whoever shows nothing at all, where the setting `expo_legacy_auth` lets such workers in.
+    pub fn anonymous() -> Caller {
+        Caller { key_id: ANONYMOUS.into(), scopes: vec![Scope::Worker], namespace: Some(NAMESPACE_DEFAULT.into()) }
+    }
+
+    /// True for [`Caller::anonymous`].
+    pub fn is_anonymous(&self) -> bool {
+        self.key_id == ANONYMOUS
+    }
+
+    /// A worker that has proven who it is by other means than the API key it registered with.
+    pub fn of_worker(key_id: Option<&str>, namespace: &str) -> Caller {
+        let key_id = key_id.unwrap_or_default().to_owned();
+        Caller { key_id, scopes: vec![Scope::Worker], namespace: Some(namespace.to_owned()) }
     }
 
     /// True when the caller's key reaches into this namespace.
@@ -151,7 +171,7 @@ impl Keys {
         if let Some(caller) = self.look_up(&hash).await? {
             return self.remember(hash, caller);
         }
-        Err(self.refused(from, "api key", "the API key is not known or was revoked").await)
+        Err(self.refused(from, "api key", "Invalid API key: it is not known, or was revoked").await)
     }
 
     fn has_seen(&self, hash: &Hash) -> bool {

@@ -37,6 +37,8 @@ pub const POINTS: &[(&str, &str)] = &[
     ("download.part", "a part of a file is sent"),
     ("logs.written", "lines are in the log, and their sender has no answer"),
     ("result.begun", "nothing of a result is stored"),
+    ("result.drafted", "a result is stored, and is no build's"),
+    ("result.bound", "a result that came before the name of its build is stored under its lease"),
     ("complete.begun", "a result is stored under its lease, and the build is not completed"),
     ("complete.written", "the build is completed, and nobody was told"),
     ("complete.counted", "the build is completed and counted, and its builder has no answer"),

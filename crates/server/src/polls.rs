@@ -1,4 +1,5 @@
-//! How often a builder may poll. One that asks in a tight loop is slowed down; one that keeps the pause it is told never is.
+//! How often a builder may poll. One that asks in a tight loop is slowed down; one that keeps the pause it is told never is. The pause
+//! grows with the number of builders, so that all of them together ask about as often as the server likes.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -12,6 +13,13 @@ use crate::{Error, Settings};
 const POLLERS_MAX: usize = 100_000;
 /// Builders that share an API key cannot be told apart where it is all they show. So many may poll as often as each of them may alone.
 const BUILDERS_OF_A_KEY: u32 = 50;
+
+/// Polls a second that a server likes to answer. Where more come, builders are told to wait longer.
+const POLLS_PER_SECOND: f64 = 200.0;
+/// The longest pause that builders are told for being many.
+const PAUSE_MS_MAX: u64 = 60_000;
+/// How long polls are counted before the pause is reckoned again.
+const WINDOW_MS: Millis = 5_000;
 
 /// Who polls.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -36,11 +44,29 @@ impl Poller {
 #[derive(Debug, Default)]
 pub struct Polls {
     buckets: Mutex<HashMap<Poller, Bucket>>,
+    pace: Mutex<Pace>,
+}
+
+/// The pause that builders are told, and the polls since it was reckoned.
+#[derive(Debug, Default)]
+struct Pace {
+    since: Millis,
+    polls: u32,
+    /// `None` until there was anything to reckon with.
+    pause_ms: Option<u64>,
+}
+
+/// The next pause, when so many polls came in a span while builders were told the last one: each of them polls once in a pause.
+fn next_pause_ms(polls: u32, span_ms: Millis, last_ms: u64, shortest_ms: u64) -> u64 {
+    let builders = f64::from(polls) * last_ms as f64 / span_ms.max(1) as f64;
+    let pause_ms = builders / POLLS_PER_SECOND * 1_000.0;
+    (pause_ms as u64).min(PAUSE_MS_MAX).max(shortest_ms)
 }
 
 impl Polls {
     /// Counts a poll, or refuses it.
     pub fn admit(&self, who: &Poller, settings: &Settings, now: Millis) -> Result<(), Error> {
+        self.count(settings, now);
         if settings.build_polls_per_second == 0.0 {
             return Ok(());
         }
@@ -58,6 +84,24 @@ impl Polls {
             0 => Err(Error::TooMany { retry_after_ms: rate::wait_ms(left, per_second, now).max(1) as u64 }),
             _ => Ok(()),
         }
+    }
+
+    fn count(&self, settings: &Settings, now: Millis) {
+        let mut pace = self.pace.lock().expect("nobody panics while holding it");
+        pace.polls = pace.polls.saturating_add(1);
+        let span_ms = now - pace.since;
+        if !(0..WINDOW_MS).contains(&span_ms) {
+            let shortest_ms = settings.build_poll_after_ms;
+            let last_ms = pace.pause_ms.unwrap_or(shortest_ms);
+            let pause_ms = next_pause_ms(pace.polls, span_ms, last_ms, shortest_ms);
+            *pace = Pace { since: now, polls: 0, pause_ms: Some(pause_ms) };
+        }
+    }
+
+    /// How long a builder that got nothing should wait before it polls again.
+    pub fn pause_ms(&self, settings: &Settings) -> u64 {
+        let pause_ms = self.pace.lock().expect("nobody panics while holding it").pause_ms;
+        pause_ms.unwrap_or_default().max(settings.build_poll_after_ms)
     }
 
     /// Takes a poll off the count that brought work: a builder with much room may ask again at once.
@@ -107,6 +151,31 @@ mod tests {
             polls.brought_work(&builder(1));
         }
         assert_eq!(admitted(&polls, &builder(1), &settings, 0), 10);
+    }
+
+    #[test]
+    fn many_builders_are_told_to_wait_longer() {
+        for (polls, span_ms, last_ms, expected) in [
+            (0, 5_000, 5_000, 5_000),
+            (1_000, 5_000, 5_000, 5_000),
+            // 2,000 builders, each once in five seconds: 400 polls a second.
+            (2_000, 5_000, 5_000, 10_000),
+            // They have slowed down, and there are as many as before.
+            (1_000, 5_000, 10_000, 10_000),
+            (1_000_000, 5_000, 5_000, 60_000),
+            (50, 5_000, 60_000, 5_000),
+            // The clock went backwards.
+            (10, -5, 5_000, 60_000),
+        ] {
+            assert_eq!(next_pause_ms(polls, span_ms, last_ms, 5_000), expected, "{polls} in {span_ms} ms");
+        }
+        let (polls, settings) = (Polls::default(), Settings::default());
+        assert_eq!(polls.pause_ms(&settings), 5_000);
+        for number in 0..5_000 {
+            polls.count(&settings, 1_000_000 + number * 2);
+        }
+        polls.count(&settings, 1_010_001);
+        assert!(polls.pause_ms(&settings) > 5_000, "{}", polls.pause_ms(&settings));
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub struct KnownWorker {
     confirmed: Mutex<Option<(Instant, WorkerStatus)>>,
     /// When this server last renewed its leases.
     renewed: Mutex<Option<Instant>>,
+    /// A sign of life of it is on its way to the store.
+    pub(crate) is_renewing: AtomicBool,
 }
 
 impl KnownWorker {
@@ -94,6 +96,7 @@ impl From<Worker> for KnownWorker {
             ttl_ms: AtomicI64::new(worker.lease_until - worker.seen_at),
             confirmed: Mutex::new(Some((Instant::now(), worker.status))),
             renewed: Mutex::default(),
+            is_renewing: AtomicBool::new(false),
         }
     }
 }

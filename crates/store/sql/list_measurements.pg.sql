@@ -1,2 +1,2 @@
 -- The newest measurements of a build, newest first.
-select at, cpu, memory from measurements where run_id = $1::uuid order by number desc limit $2::bigint
+select at, cpu, memory, memory_mb from measurements where run_id = $1::uuid order by number desc limit $2::bigint

@@ -1,2 +1,2 @@
 -- The machine of a lease.
-select otp_used_at, ready_at, seen_at from machines where run_id = ?1 and epoch = ?2
+select otp_used_at, ready_at, seen_at, progress from machines where run_id = ?1 and epoch = ?2

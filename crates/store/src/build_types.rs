@@ -99,6 +99,8 @@ pub enum ArtifactKind {
     Certs,
     /// What came out of a lease.
     Result,
+    /// What came out of a lease that its sender has not named yet.
+    Draft,
 }
 
 impl ArtifactKind {
@@ -108,12 +110,15 @@ impl ArtifactKind {
             ArtifactKind::Source => 0,
             ArtifactKind::Certs => 1,
             ArtifactKind::Result => 2,
+            ArtifactKind::Draft => 3,
         }
     }
 
     /// The kind with this number.
     pub fn from_code(code: i16) -> Option<ArtifactKind> {
-        [ArtifactKind::Source, ArtifactKind::Certs, ArtifactKind::Result].into_iter().find(|kind| kind.code() == code)
+        [ArtifactKind::Source, ArtifactKind::Certs, ArtifactKind::Result, ArtifactKind::Draft]
+            .into_iter()
+            .find(|kind| kind.code() == code)
     }
 }
 
@@ -126,6 +131,8 @@ pub enum ArtifactOwner {
     Certs,
     /// The result of this lease. Taken only while it is the live one.
     Result(LeaseRef),
+    /// Nobody's yet: the result of a lease that is named later, see [`crate::Builds::bind_draft`].
+    Draft,
 }
 
 impl ArtifactOwner {
@@ -135,13 +142,14 @@ impl ArtifactOwner {
             ArtifactOwner::Source => ArtifactKind::Source,
             ArtifactOwner::Certs => ArtifactKind::Certs,
             ArtifactOwner::Result(_) => ArtifactKind::Result,
+            ArtifactOwner::Draft => ArtifactKind::Draft,
         }
     }
 
     /// The lease it is written under, if it is.
     pub fn lease(self) -> Option<LeaseRef> {
         match self {
-            ArtifactOwner::Source | ArtifactOwner::Certs => None,
+            ArtifactOwner::Source | ArtifactOwner::Certs | ArtifactOwner::Draft => None,
             ArtifactOwner::Result(lease) => Some(lease),
         }
     }
@@ -302,7 +310,7 @@ pub enum OtpAnswer {
 }
 
 /// A virtual machine that builds for a lease.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Machine {
     /// When its one-time password was used.
     pub otp_used_at: Option<Millis>,
@@ -310,6 +318,8 @@ pub struct Machine {
     pub ready_at: Option<Millis>,
     /// Its last sign of life.
     pub seen_at: Option<Millis>,
+    /// How far it says it is, in per cent.
+    pub progress: Option<f64>,
 }
 
 /// A measurement during a build.
@@ -321,4 +331,17 @@ pub struct Measured {
     pub cpu: Option<f64>,
     /// Share of the memory in use.
     pub memory: Option<f64>,
+    /// Memory in use, in megabytes.
+    pub memory_mb: Option<f64>,
+}
+
+/// What is measured at one moment. What is no number is left out.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct NewMeasurement {
+    /// Share of the processors in use.
+    pub cpu: Option<f64>,
+    /// Share of the memory in use.
+    pub memory: Option<f64>,
+    /// Memory in use, in megabytes.
+    pub memory_mb: Option<f64>,
 }

@@ -289,7 +289,7 @@ async fn exercise_builds(store: &dyn Store, lane: Lane) {
     };
     // First in its lane, so that it is the one that is claimed.
     let run = NewRun { priority: 9, ..new_run(lane, None) };
-    let submitted = store.submit_build(run, 7, build).await.unwrap().unwrap();
+    let submitted = store.submit_build(run, 7, build, None).await.unwrap().unwrap();
     let worker = WorkerId::from_random(8);
     store.register(new_worker(worker, 100)).await.unwrap();
     let slots = vec![new_slot(worker, vec![lane.lane], 1, 1)];
@@ -310,9 +310,18 @@ async fn exercise_builds(store: &dyn Store, lane: Lane) {
     store.builder("default", "mac").await.unwrap();
     store.count_for_builder(worker, true).await.unwrap();
     store.use_otp(lease, 1_000).await.unwrap();
-    assert!(store.machine_seen(lease, true).await.unwrap());
+    assert!(store.machine_seen(lease, true, None).await.unwrap());
     store.machine(lease).await.unwrap();
-    assert!(store.add_measured(lease, Some(0.5), None, 10).await.unwrap());
+    assert!(
+        store
+            .add_measured(
+                lease,
+                baton_store::NewMeasurement { cpu: Some(0.5), ..baton_store::NewMeasurement::default() },
+                10
+            )
+            .await
+            .unwrap()
+    );
     store.measured(lease.run, 10).await.unwrap();
     store.builds(&[lease.run]).await.unwrap();
     store.stuck_builds(0, 100).await.unwrap();

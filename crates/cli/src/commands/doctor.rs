@@ -99,6 +99,7 @@ pub async fn doctor(connection: &Connection, args: DoctorArgs) -> Result<(), Exi
         checks.push(check_store_behind(&client).await);
         checks.push(check_key(&client, key.is_some(), connection).await);
         checks.extend(check_pools(&client).await);
+        checks.extend(check_legacy_auth(&client).await);
     }
     if let Ok(settings) = &settings
         && (!server_answers || settings.sqlite_path().is_none())
@@ -213,6 +214,19 @@ async fn check_key(client: &Client, has_key: bool, connection: &Connection) -> C
 }
 
 /// Pools that do not get the machines they should have. Nothing where there are none, or where they are nobody's business.
+/// Warns when workers are let in without a credential. Only an administrator's key can see it.
+async fn check_legacy_auth(client: &Client) -> Option<Check> {
+    let settings = client.settings().await.ok()?.settings;
+    let open = settings.iter().any(|setting| setting.name == "expo_legacy_auth" && setting.value == true);
+    open.then(|| {
+        Check::warn(
+            "workers",
+            "expo_legacy_auth is on: whoever reaches the server can register as a worker and be handed builds",
+            "once every worker sends its token or an API key: baton settings set expo_legacy_auth=false",
+        )
+    })
+}
+
 async fn check_pools(client: &Client) -> Option<Check> {
     let (mut pools, mut cursor) = (Vec::new(), None);
     loop {

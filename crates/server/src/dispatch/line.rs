@@ -28,6 +28,8 @@ const FEW: usize = 64;
 const STORE_PAUSE: Duration = Duration::from_millis(200);
 /// What a poll is told that may have got runs which the server does not know of: its next claim finds them.
 const UNSURE: Error = Error::Unavailable;
+/// A poll whose time is over looks so often at most: where others are always faster, it is sent away in the end.
+const LOOKS_MAX: u32 = 8;
 /// A poll that waits for less is gone before the looker passes, so it looks for itself where others use the store, too.
 const LOOKER_SEES: Duration = Duration::from_secs(1);
 
@@ -97,12 +99,12 @@ impl Line {
         result.unwrap_or(Err(Error::Stopping))
     }
 
-    /// Answers a poll whose time is over. One that is at the store, or about to be, is answered when it comes back: however
-    /// short its wait was, nobody goes away empty without a look.
+    /// Answers a poll whose time is over. One that is at the store, or about to be, is answered when it comes back; and so is one that
+    /// came while the claimer looks for others, who may leave something. However short its wait was, nobody goes away empty without a look.
     fn leave(&self, number: u64) {
         self.with(|waiting| {
             let place = waiting.parked.iter().position(|parked| parked.number == number);
-            match place.filter(|index| !waiting.is_eager(&waiting.parked[*index])) {
+            match place.filter(|index| waiting.is_settled(&waiting.parked[*index])) {
                 Some(index) => waiting.parked.remove(index).into_iter().for_each(|parked| parked.dismiss(UNSURE)),
                 None => drop(waiting.overdue.insert(number)),
             }
@@ -231,7 +233,10 @@ impl Line {
                 return Next::Wait(waiting.next_due);
             }
             // Clean from here on: a wake-up while we are at the store makes them dirty again.
-            waiting.clean.extend(offered.iter().flat_map(|parked| parked.slot.lanes.iter().copied()));
+            for lane in offered.iter().flat_map(|parked| &parked.slot.lanes) {
+                waiting.clean.insert(*lane);
+                waiting.looked_at.insert(*lane);
+            }
             Next::Claim(offered, waiting.next_number)
         })
     }
@@ -368,19 +373,26 @@ impl Line {
                     Some(refused) => drop(parked.answer.send(Err(refusal(*refused)))),
                     None if waiting.closed => parked.dismiss(Error::Stopping),
                     // Without a number it cannot be found out what its claim brought, only what its worker has not started.
-                    None if overdue || failed && parked.slot.claim_no == 0 => parked.dismiss(UNSURE),
+                    None if failed && (overdue || parked.slot.claim_no == 0) => parked.dismiss(UNSURE),
+                    None if overdue && parked.looks >= LOOKS_MAX => parked.dismiss(UNSURE),
                     None => {
                         loose.unsure.extend(failed.then(|| parked.slot.clone()));
+                        parked.looks += 1;
+                        if overdue {
+                            waiting.overdue.insert(parked.number);
+                        }
                         waiting.parked.push_front(parked);
                     }
                 }
             }
             // Where every poll was filled there may be more; where one was not, there is not.
-            for lane in wanted {
-                if looked == Looked::Everywhere && (answer.more || !unfilled.contains(&lane)) {
-                    waiting.clean.remove(&lane);
+            if looked == Looked::Everywhere {
+                waiting.looked_at.clear();
+                for lane in wanted.iter().filter(|lane| answer.more || !unfilled.contains(lane)) {
+                    waiting.clean.remove(lane);
                 }
             }
+            waiting.dismiss_overdue(&UNSURE);
         });
         if let Some(ms) = answer.next_in_ms {
             self.wake_in(ms);

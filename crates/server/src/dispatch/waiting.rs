@@ -22,6 +22,8 @@ pub(super) struct Parked {
     pub(super) unsure: bool,
     /// It does not go to the store together with another one of its worker.
     pub(super) in_turn: bool,
+    /// How often it has come back from the store with nothing.
+    pub(super) looks: u32,
 }
 
 impl Parked {
@@ -40,10 +42,13 @@ impl Parked {
 pub(super) struct Waiting {
     pub(super) parked: VecDeque<Parked>,
     pub(super) next_number: u64,
-    /// Polls whose time ran out while they were at the store.
+    /// Polls whose time ran out before a look that began after them has ended.
     pub(super) overdue: HashSet<u64>,
     /// Lanes in which the last look found nothing more, and which nobody has woken since.
     pub(super) clean: HashSet<LaneId>,
+    /// Lanes that the claimer is looking at right now. They count as clean so that a wake-up in the meantime is noticed, but nobody
+    /// may be told that they are empty.
+    pub(super) looked_at: HashSet<LaneId>,
     /// When the next run becomes due, as `Line::now` counts.
     pub(super) next_due: Option<Millis>,
     pub(super) closed: bool,
@@ -63,7 +68,7 @@ impl Waiting {
             unsure |= earlier.unsure;
             earlier.hand(vec![]);
         }
-        self.parked.push_back(Parked { number, slot, answer, unsure, in_turn });
+        self.parked.push_back(Parked { number, slot, answer, unsure, in_turn, looks: 0 });
         number
     }
 
@@ -85,5 +90,24 @@ impl Waiting {
     /// True when the poll may go to the store, and has a reason to.
     pub(super) fn is_eager(&self, parked: &Parked) -> bool {
         !parked.unsure && parked.slot.lanes.iter().any(|lane| !self.clean.contains(lane))
+    }
+
+    /// True when a look has shown that there is nothing for the poll, so that it may be sent away.
+    pub(super) fn is_settled(&self, parked: &Parked) -> bool {
+        let is_looked_at = parked.slot.lanes.iter().any(|lane| self.looked_at.contains(lane));
+        !self.is_eager(parked) && (parked.unsure || !is_looked_at)
+    }
+
+    /// Sends away polls whose time ran out and for which nothing was found.
+    pub(super) fn dismiss_overdue(&mut self, unsure: &Error) {
+        if self.overdue.is_empty() {
+            return;
+        }
+        let is_over = |parked: &Parked| self.overdue.contains(&parked.number) && self.is_settled(parked);
+        let over: Vec<usize> = (0..self.parked.len()).filter(|index| is_over(&self.parked[*index])).collect();
+        for parked in over.into_iter().rev().filter_map(|index| self.parked.remove(index)) {
+            self.overdue.remove(&parked.number);
+            parked.dismiss(unsure.clone());
+        }
     }
 }

@@ -40,7 +40,9 @@ impl FromRequestParts<App> for Auth {
 
 /// The API key that a request brings.
 pub(crate) fn credential(headers: &HeaderMap) -> Option<&str> {
-    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    // An empty one is what a client sends that was given none.
+    let header =
+        |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).filter(|value| !value.trim().is_empty());
     header(API_KEY_HEADER).or_else(|| {
         let (scheme, credential) = header(AUTHORIZATION.as_str())?.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| credential.trim())
@@ -116,7 +118,56 @@ impl<T: DeserializeOwned> FromRequest<App> for BatchJson<T> {
     }
 }
 
+/// Lines of a log as JSON. Programs that paste what another one printed between two quotes send control characters as they are, which JSON
+/// forbids; and a shape that does not fit is as bad to them as no JSON at all.
+pub struct LogJson<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest<App> for LogJson<T> {
+    type Rejection = Error;
+
+    async fn from_request(request: Request, app: &App) -> Result<LogJson<T>, Error> {
+        let bytes = read_bytes(request, app, app.settings.payload_batch_bytes_max()).await?;
+        let parsed = parse(&bytes).or_else(|error| match error {
+            Error::Malformed(_) => parse(&escape_controls(&bytes)),
+            other => Err(other),
+        });
+        parsed.map(LogJson).map_err(|error| match error {
+            Error::Invalid(why) => Error::Malformed(why),
+            other => other,
+        })
+    }
+}
+
+/// The same JSON, with the control characters inside its strings written as JSON wants them.
+fn escape_controls(bytes: &[u8]) -> Vec<u8> {
+    let mut escaped = Vec::with_capacity(bytes.len() + 64);
+    let (mut in_string, mut after_backslash) = (false, false);
+    for byte in bytes {
+        match byte {
+            0..0x20 if in_string => {
+                // A backslash before one was meant as itself.
+                if after_backslash {
+                    escaped.push(b'\\');
+                }
+                escaped.extend_from_slice(format!("\\u{byte:04x}").as_bytes());
+                after_backslash = false;
+                continue;
+            }
+            b'"' if !after_backslash => in_string = !in_string,
+            _ => {}
+        }
+        after_backslash = in_string && *byte == b'\\' && !after_backslash;
+        escaped.push(*byte);
+    }
+    escaped
+}
+
 async fn read<T: DeserializeOwned>(request: Request, app: &App, limit: usize) -> Result<T, Error> {
+    parse(&read_bytes(request, app, limit).await?)
+}
+
+/// The whole body, within its limits in size and time; an empty one stands for an empty object.
+async fn read_bytes(request: Request, app: &App, limit: usize) -> Result<Bytes, Error> {
     let (parts, body) = request.into_parts();
     let kind = parts.headers.get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or_default());
     // curl -d says form-urlencoded unless told otherwise; what counts is that the body is JSON.
@@ -132,7 +183,7 @@ async fn read<T: DeserializeOwned>(request: Request, app: &App, limit: usize) ->
     let time = Duration::from_millis(app.settings.body_timeout_ms);
     let collecting = collect(app, body, length, limit, share);
     let bytes = tokio::time::timeout(time, collecting).await.map_err(|_| Error::TooSlow)??;
-    parse(if bytes.is_empty() { b"{}" } else { &bytes })
+    Ok(if bytes.is_empty() { Bytes::from_static(b"{}") } else { bytes })
 }
 
 /// What a body that does not say how long it is may have before it has to wait for the room of the largest.

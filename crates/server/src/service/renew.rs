@@ -23,9 +23,9 @@ pub(crate) fn coalescer(
     store: Arc<dyn Store>,
     metrics: Arc<Metrics>,
     batch_max: usize,
-    gather: Duration,
+    gather: Option<Duration>,
 ) -> Coalescer<Beat, BeatAnswer> {
-    Coalescer::start(batch_max, Some(gather), move |beats: Vec<Beat>| {
+    Coalescer::start(batch_max, gather, move |beats: Vec<Beat>| {
         let (store, metrics) = (store.clone(), metrics.clone());
         async move {
             metrics.renew.calls.inc();
@@ -94,11 +94,35 @@ pub(crate) async fn sign_of_life(
     Ok(renew(app, known, beat).await?.status)
 }
 
+/// As [`sign_of_life`], written beside the answer to whatever the worker asked for: nobody waits for it, and one at a time is enough.
+/// What it finds out is known to the worker's next call.
+pub(crate) fn sign_of_life_beside(app: &App, known: &Arc<KnownWorker>, ttl_ms: Option<Millis>) {
+    if known.is_renewing.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let (app, known) = (app.clone(), known.clone());
+    tokio::spawn(async move {
+        if let Err(error) = sign_of_life(&app, &known, ttl_ms).await {
+            tracing::debug!(%error, worker = %known.id, "a sign of life was not written");
+        }
+        known.is_renewing.store(false, Ordering::Relaxed);
+    });
+}
+
+/// As [`sign_of_life`], without waiting for company.
+pub(crate) async fn sign_of_life_now(app: &App, known: &KnownWorker) -> Result<WorkerStatus, Error> {
+    Ok(renew_now(app, known, vec![]).await?.status)
+}
+
 /// Finds out what has become of leases, and renews them, without waiting for company: somebody has said that there is news.
 pub(crate) async fn look(app: &App, known: &KnownWorker, leases: Vec<LeaseRef>) -> Result<HeartbeatAnswer, Error> {
+    Ok(shown(renew_now(app, known, leases).await?, None))
+}
+
+async fn renew_now(app: &App, known: &KnownWorker, leases: Vec<LeaseRef>) -> Result<Alive, Error> {
     let beat = Beat { worker: known.id, health: None, unfit: None, ttl_ms: None, leases };
     let answer = app.store.renew(vec![beat]).await?.pop().ok_or(Error::Internal)?;
-    Ok(shown(alive(app, known, None, answer)?, None))
+    alive(app, known, None, answer)
 }
 
 /// Puts runs back that the worker holds without knowing it: the answer that brought them was lost, and the worker asked another

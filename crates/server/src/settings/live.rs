@@ -31,7 +31,7 @@ const CHANGEABLE: [&str; 44] = [
     "build_polls_burst",
     "build_stuck_ms",
     "build_log_bytes_max",
-    "builders_by_id",
+    "expo_legacy_auth",
     "storage_bytes_max",
     "pool_heartbeat_ms",
     "pool_register_ms",
@@ -270,7 +270,7 @@ mod tests {
         assert!(wrong("lease_ttl_ms", json!(-1)).contains("whole number"));
         assert!(wrong("lease_ttl_ms", json!(1.5)).contains("whole number"));
         assert!(wrong("lease_ttl_ms", json!(null)).contains("whole number"));
-        assert!(wrong("builders_by_id", json!(1)).contains("true or false"));
+        assert!(wrong("expo_legacy_auth", json!(1)).contains("true or false"));
         assert!(wrong("storage_bytes_max", json!("x")).contains("or null for none"));
         assert_eq!(read_change("storage_bytes_max", &json!(null)).unwrap().value.as_deref(), Some("null"));
         assert_eq!(read_change("build_polls_per_second", &json!(3)).unwrap().value.as_deref(), Some("3"));

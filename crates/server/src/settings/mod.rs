@@ -120,8 +120,8 @@ pub struct Settings {
     pub build_stuck_ms: u64,
     /// Most bytes of one build's log.
     pub build_log_bytes_max: u64,
-    /// Whether a builder may poll with its id and API key alone, without a token.
-    pub builders_by_id: bool,
+    /// Whether workers of Expo Free Agent may register, poll and report without any credential, by their id alone, in the default namespace.
+    pub expo_legacy_auth: bool,
     /// Most bytes of artifacts that one namespace may keep.
     pub storage_bytes_max: Option<u64>,
 
@@ -267,7 +267,7 @@ impl Default for Settings {
             shutdown_timeout_ms: 30_000,
             build_platforms: "android,ios,linux,macos,web,windows".into(),
             build_base_image: None,
-            build_heartbeat_timeout_ms: 120_000,
+            build_heartbeat_timeout_ms: 300_000,
             build_losses_max: baton_core::machine::LOSSES_DEFAULT,
             build_timeout_ms: 6 * 3_600_000,
             build_git_lease_ms: 3_600_000,
@@ -276,7 +276,7 @@ impl Default for Settings {
             build_polls_burst: 10,
             build_stuck_ms: 1_800_000,
             build_log_bytes_max: 64 << 20,
-            builders_by_id: false,
+            expo_legacy_auth: false,
             storage_bytes_max: None,
             schedule_every_ms: 1_000,
             schedule_batch: 50,

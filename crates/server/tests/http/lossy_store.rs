@@ -76,8 +76,14 @@ macro_rules! passing_builds_on {
     ($(fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)+) => {
         #[async_trait]
         impl Builds for LossyStore {
-            async fn submit_build(&self, run: NewRun, die: u64, build: NewBuild) -> StoreResult<BuildAnswer> {
-                let answer = self.store.submit_build(run, die, build).await?;
+            async fn submit_build(
+                &self,
+                run: NewRun,
+                die: u64,
+                build: NewBuild,
+                line: Option<LogLine>,
+            ) -> StoreResult<BuildAnswer> {
+                let answer = self.store.submit_build(run, die, build, line).await?;
                 fault(&self.submits_to_lose).map(|()| answer)
             }
             $(async fn $name(&self, $($argument: $type),*) -> StoreResult<$answer> {
@@ -88,6 +94,8 @@ macro_rules! passing_builds_on {
 }
 
 passing_builds_on! {
+    fn take_build(run: RunId, worker: WorkerId) -> Option<LeaseRef>;
+    fn bind_draft(id: Uuid, lease: LeaseRef) -> bool;
     fn builds(runs: &[RunId]) -> Vec<Option<Build>>;
     fn count_builds(namespace: Option<&str>, since: Millis) -> BuildCounts;
     fn stuck_builds(silent_ms: Millis, limit: usize) -> Vec<RunId>;
@@ -109,9 +117,9 @@ passing_builds_on! {
     fn token_shown(worker: WorkerId, number: i64, rotate: Option<Millis>) -> TokenAnswer;
     fn count_for_builder(worker: WorkerId, succeeded: bool) -> ();
     fn use_otp(lease: LeaseRef, good_ms: Millis) -> OtpAnswer;
-    fn machine_seen(lease: LeaseRef, ready: bool) -> bool;
+    fn machine_seen(lease: LeaseRef, ready: bool, progress: Option<f64>) -> bool;
     fn machine(lease: LeaseRef) -> Option<Machine>;
-    fn add_measured(lease: LeaseRef, cpu: Option<f64>, memory: Option<f64>, keep: usize) -> bool;
+    fn add_measured(lease: LeaseRef, new: NewMeasurement, keep: usize) -> bool;
     fn measured(run: RunId, limit: usize) -> Vec<Measured>;
 }
 

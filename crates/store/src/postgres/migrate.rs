@@ -18,6 +18,7 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (9, "workflow_lanes", include_str!("../../migrations/postgres/0009_workflow_lanes.sql")),
     (10, "payloads", include_str!("../../migrations/postgres/0010_payloads.sql")),
     (11, "pools", include_str!("../../migrations/postgres/0011_pools.sql")),
+    (12, "progress", include_str!("../../migrations/postgres/0012_progress.sql")),
 ];
 
 /// Applies what is missing, in one transaction that only one server at a time can be in.

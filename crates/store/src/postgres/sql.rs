@@ -29,6 +29,8 @@ statements! {
     LOOK_AT_PAYLOADS = "look_at_payloads.pg.sql";
     FORGET_PAYLOADS = "forget_payloads.pg.sql";
     ADD_ARTIFACT = "add_artifact.pg.sql";
+    BIND_DRAFT = "bind_draft.pg.sql";
+    TAKE_BUILD = "take_build.pg.sql";
     ADD_ATTEMPTS = "add_attempts.pg.sql";
     ADD_AUDIT = "add_audit.pg.sql";
     ADD_BUILD = "add_build.pg.sql";

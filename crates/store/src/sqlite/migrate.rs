@@ -28,6 +28,7 @@ const MIGRATIONS: &[Migration] = &[
     },
     Migration { version: 10, name: "payloads", text: include_str!("../../migrations/sqlite/0010_payloads.sql") },
     Migration { version: 11, name: "pools", text: include_str!("../../migrations/sqlite/0011_pools.sql") },
+    Migration { version: 12, name: "progress", text: include_str!("../../migrations/sqlite/0012_progress.sql") },
 ];
 
 /// Applies what is missing, all in one transaction.

@@ -130,6 +130,8 @@ statements! {
     DOOM_RESULTS = "doom_results.sqlite.sql";
     HAS_LEFTOVERS = "has_leftovers.sqlite.sql";
     INSERT_ARTIFACT = "insert_artifact.sqlite.sql";
+    BIND_DRAFT = "bind_draft.sqlite.sql";
+    TAKE_BUILD = "take_build.sqlite.sql";
     INSERT_BUILD = "insert_build.sqlite.sql";
     INSERT_BUILD_PROGRESS = "insert_build_progress.sqlite.sql";
     INSERT_LOG_CHUNK = "insert_log_chunk.sqlite.sql";

@@ -201,9 +201,10 @@ async fn tokens_expire(rig: Rig) {
     assert_eq!(next(rig.show(worker, token).await), None);
     rig.clock.advance(1);
     let before = rig.named("mac").await;
-    assert_eq!(rig.show(worker, token).await, TokenAnswer::Expired);
     assert_eq!(rig.poll(worker, token).await, TokenAnswer::Expired);
     assert_eq!(rig.named("mac").await, before, "nothing changes");
+    assert_eq!(next(rig.show(worker, token).await), None, "good for what it builds, however long that takes");
+    assert_eq!(rig.poll(worker, token).await, TokenAnswer::Expired);
 }
 
 async fn a_renewed_answer_renews_the_life(rig: Rig) {
@@ -215,7 +216,7 @@ async fn a_renewed_answer_renews_the_life(rig: Rig) {
     assert_eq!(next(rig.show(worker, token + 1).await), None);
     // Showing one without asking for the next does not.
     rig.clock.advance(2);
-    assert_eq!(rig.show(worker, token + 1).await, TokenAnswer::Expired);
+    assert_eq!(rig.poll(worker, token + 1).await, TokenAnswer::Expired);
 }
 
 async fn an_old_token_is_a_replay_even_when_it_expired(rig: Rig) {

@@ -35,6 +35,8 @@ contract!(
     bytes_are_counted_by_namespace,
     a_file_is_stored_or_given_up_but_not_both,
     a_file_is_taken_or_given_up_but_not_both,
+    a_draft_becomes_the_result_of_a_live_lease_once,
+    a_draft_that_nobody_binds_goes_when_it_is_old,
 );
 
 async fn a_result_is_only_begun_under_the_live_lease(rig: Rig) {
@@ -286,7 +288,7 @@ async fn what_was_given_up_can_be_neither_stored_nor_taken(rig: Rig) {
     assert_eq!(rig.orphan_ids(AGE).await.len(), 2);
     assert!(!rig.store.artifact_stored(begun, SIZE, SHA256).await.unwrap());
     assert!(!rig.store.artifact_stored(stored, SIZE, SHA256).await.unwrap());
-    let refused = rig.store.submit_build(run(lane), dice(), build_of(stored, None)).await.unwrap();
+    let refused = rig.store.submit_build(run(lane), dice(), build_of(stored, None), None).await.unwrap();
     assert_eq!(refused, Err(BuildRefused::FileMissing(stored)));
 }
 
@@ -340,7 +342,9 @@ async fn a_file_is_taken_or_given_up_but_not_both(rig: Rig) {
         let (here, there) = (Arc::clone(&servers[0]), Arc::clone(&servers[1]));
         let collector = tokio::spawn(async move { here.orphans(AGE, 10).await.unwrap() });
         let submit =
-            tokio::spawn(async move { there.submit_build(run(lane), dice(), build_of(file, None)).await.unwrap() });
+            tokio::spawn(
+                async move { there.submit_build(run(lane), dice(), build_of(file, None), None).await.unwrap() },
+            );
         let (found, submitted) = (collector.await.unwrap(), submit.await.unwrap());
         let given_up = found.iter().any(|found| found.id == file);
         assert_ne!(given_up, submitted.is_ok(), "{submitted:?}");
@@ -350,4 +354,39 @@ async fn a_file_is_taken_or_given_up_but_not_both(rig: Rig) {
     assert_eq!(rig.store.artifact_bytes(None).await.unwrap(), taken * SIZE);
     rig.submit_build(run(lane), git_build("default")).await;
     assert_eq!(rig.store.count_builds(None, 0).await.unwrap().pending, taken + 1);
+}
+
+async fn a_draft_becomes_the_result_of_a_live_lease_once(rig: Rig) {
+    let lane = rig.lane("ios").await;
+    let (worker, first) = rig.held_build(run(lane)).await;
+    let bind = async |draft, lease| rig.store.bind_draft(draft, lease).await.unwrap();
+    let begun = rig.begun_file(ArtifactOwner::Draft).await;
+    assert!(!bind(begun, first).await, "it is not all there");
+    rig.give_back(first).await;
+    let held = lease(&rig.claim(worker, lane, 1).await[0]);
+    let draft = rig.file(ArtifactOwner::Draft).await;
+    assert!(!bind(draft, first).await, "the lease is lost");
+    assert!(!bind(rig.file(ArtifactOwner::Source).await, held).await, "no draft");
+    assert_eq!(rig.store.artifacts(held.run).await.unwrap().len(), 1, "the source alone");
+    assert!(bind(draft, held).await);
+    assert!(!bind(draft, held).await, "it is bound");
+    let shown = rig.store.artifacts(held.run).await.unwrap();
+    let result = shown.iter().find(|file| file.id == draft).unwrap();
+    assert_eq!((result.kind, result.run, result.epoch), (ArtifactKind::Result, Some(held.run), held.epoch));
+    rig.complete(held).await;
+    rig.clock.advance(NEVER);
+    assert!(!rig.orphan_ids(AGE).await.contains(&draft), "it is the result that counts");
+    let late = rig.file(ArtifactOwner::Draft).await;
+    assert!(!bind(late, held).await, "the build has ended");
+}
+
+async fn a_draft_that_nobody_binds_goes_when_it_is_old(rig: Rig) {
+    let lane = rig.lane("ios").await;
+    let (_, held) = rig.held_build(run(lane)).await;
+    let draft = rig.file(ArtifactOwner::Draft).await;
+    rig.clock.advance(AGE);
+    assert_eq!(rig.orphan_ids(AGE).await, NONE, "its sender may still be talking");
+    rig.clock.advance(1);
+    assert_eq!(rig.orphan_ids(AGE).await, [draft]);
+    assert!(!rig.store.bind_draft(draft, held).await.unwrap(), "it was given up");
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use baton_store::{Machine, Measured, OtpAnswer};
+use baton_store::{Machine, Measured, NewMeasurement, OtpAnswer};
 
 use crate::rig::{Rig, START, contract, lease, lease_of, run};
 
@@ -21,6 +21,10 @@ contract!(
     measurements_need_the_live_lease,
     what_is_called_all_the_time_is_cheap,
 );
+
+fn cpu(share: f64) -> NewMeasurement {
+    NewMeasurement { cpu: Some(share), ..NewMeasurement::default() }
+}
 
 async fn a_password_is_good_once(rig: Rig) {
     let lane = rig.lane("ios").await;
@@ -64,7 +68,7 @@ async fn of_two_who_use_a_password_at_once_one_gets_in(rig: Rig) {
     for round in 0..10 {
         let (_, held) = rig.held_build(run(lane)).await;
         if round % 2 == 0 {
-            assert!(rig.store.machine_seen(held, false).await.unwrap());
+            assert!(rig.store.machine_seen(held, false, None).await.unwrap());
         }
         let mut tasks = Vec::new();
         for store in servers.iter().cycle().take(4) {
@@ -85,16 +89,17 @@ async fn signs_of_life_are_noted_for_the_live_lease(rig: Rig) {
     let (_, held) = rig.held_build(run(lane)).await;
     assert_eq!(rig.store.machine(held).await.unwrap(), None);
     let mut expected = Machine::default();
-    for (ms, ready) in [(1, false), (1, true), (1, false), (1, true)] {
-        rig.clock.advance(ms);
-        assert!(rig.store.machine_seen(held, ready).await.unwrap());
+    for (ready, progress) in [(false, None), (true, Some(10.0)), (false, None), (true, Some(62.5))] {
+        rig.clock.advance(1);
+        assert!(rig.store.machine_seen(held, ready, progress).await.unwrap());
+        expected.progress = progress.or(expected.progress);
         expected.seen_at = Some(rig.now());
         expected.ready_at = expected.ready_at.or(ready.then_some(rig.now()));
         assert_eq!(rig.store.machine(held).await.unwrap(), Some(expected));
     }
     rig.give_back(held).await;
     rig.clock.advance(1);
-    assert!(!rig.store.machine_seen(held, true).await.unwrap());
+    assert!(!rig.store.machine_seen(held, true, None).await.unwrap());
     assert_eq!(rig.store.machine(held).await.unwrap(), Some(expected));
 }
 
@@ -102,11 +107,11 @@ async fn each_lease_has_a_machine_of_its_own(rig: Rig) {
     let lane = rig.lane("ios").await;
     let (worker, first) = rig.held_build(run(lane)).await;
     assert_eq!(rig.store.use_otp(first, GOOD_MS).await.unwrap(), OtpAnswer::Good);
-    assert!(rig.store.machine_seen(first, true).await.unwrap());
+    assert!(rig.store.machine_seen(first, true, None).await.unwrap());
     rig.give_back(first).await;
     let second = lease(&rig.claim(worker, lane, 1).await[0]);
     assert_eq!(rig.store.machine(second).await.unwrap(), None);
-    assert!(!rig.store.machine_seen(lease_of(first.run, 3), true).await.unwrap());
+    assert!(!rig.store.machine_seen(lease_of(first.run, 3), true, None).await.unwrap());
     assert_eq!(rig.store.use_otp(second, GOOD_MS).await.unwrap(), OtpAnswer::Good);
 }
 
@@ -118,9 +123,10 @@ async fn measurements_are_kept_oldest_first(rig: Rig) {
     let mut expected = Vec::new();
     for (cpu, memory) in given {
         rig.clock.advance(1);
-        assert!(rig.store.add_measured(held, cpu, memory, 10).await.unwrap());
+        assert!(rig.store.add_measured(held, NewMeasurement { cpu, memory, memory_mb: memory }, 10).await.unwrap());
         let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
-        expected.push(Measured { at: rig.now(), cpu: finite(cpu), memory: finite(memory) });
+        let memory = finite(memory);
+        expected.push(Measured { at: rig.now(), cpu: finite(cpu), memory, memory_mb: memory });
     }
     assert_eq!(rig.store.measured(held.run, 10).await.unwrap(), expected);
     assert_eq!(rig.store.measured(held.run, 2).await.unwrap(), expected[2..]);
@@ -130,14 +136,14 @@ async fn only_so_many_measurements_are_kept(rig: Rig) {
     let lane = rig.lane("ios").await;
     let (_, held) = rig.held_build(run(lane)).await;
     for number in 0..10 {
-        assert!(rig.store.add_measured(held, Some(f64::from(number)), None, 3).await.unwrap());
+        assert!(rig.store.add_measured(held, cpu(f64::from(number)), 3).await.unwrap());
     }
     let shown = async || -> Vec<f64> {
         let measured = rig.store.measured(held.run, 100).await.unwrap();
         measured.iter().map(|measured| measured.cpu.unwrap()).collect()
     };
     assert_eq!(shown().await, [7.0, 8.0, 9.0]);
-    assert!(rig.store.add_measured(held, Some(10.0), None, 0).await.unwrap());
+    assert!(rig.store.add_measured(held, cpu(10.0), 0).await.unwrap());
     assert_eq!(shown().await, [10.0], "one is always kept");
 }
 
@@ -146,8 +152,7 @@ async fn concurrent_measurements_are_all_counted(rig: Rig) {
     let (_, held) = rig.held_build(run(lane)).await;
     let mut tasks = Vec::new();
     for (number, store) in rig.servers(2).await.into_iter().cycle().take(20).enumerate() {
-        tasks
-            .push(tokio::spawn(async move { store.add_measured(held, Some(number as f64), None, 100).await.unwrap() }));
+        tasks.push(tokio::spawn(async move { store.add_measured(held, cpu(number as f64), 100).await.unwrap() }));
     }
     for task in tasks {
         assert!(task.await.unwrap());
@@ -161,9 +166,9 @@ async fn concurrent_measurements_are_all_counted(rig: Rig) {
 async fn measurements_need_the_live_lease(rig: Rig) {
     let lane = rig.lane("ios").await;
     let (_, held) = rig.held_build(run(lane)).await;
-    assert!(!rig.store.add_measured(lease_of(held.run, 2), Some(1.0), None, 10).await.unwrap());
+    assert!(!rig.store.add_measured(lease_of(held.run, 2), cpu(1.0), 10).await.unwrap());
     rig.give_back(held).await;
-    assert!(!rig.store.add_measured(held, Some(1.0), None, 10).await.unwrap());
+    assert!(!rig.store.add_measured(held, cpu(1.0), 10).await.unwrap());
     assert_eq!(rig.store.measured(held.run, 10).await.unwrap(), []);
 }
 
@@ -178,7 +183,7 @@ async fn what_is_called_all_the_time_is_cheap(rig: Rig) {
     };
     rig.store.token_shown(worker, set.token, Some(GOOD_MS)).await.unwrap();
     assert_eq!(since(), 1, "a token is shown");
-    rig.store.machine_seen(held, true).await.unwrap();
+    rig.store.machine_seen(held, true, None).await.unwrap();
     assert_eq!(since(), 1, "a machine is seen");
     rig.say(held.run, Some(held), &["a", "b", "c"]).await;
     // Where statements travel, all of it is one.

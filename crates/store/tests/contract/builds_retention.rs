@@ -22,7 +22,12 @@ async fn old_builds_go_with_all_that_belongs_to_them(rig: Rig) {
     let (_, held) = rig.held_build(run(lane)).await;
     rig.say(held.run, Some(held), &["a", "b"]).await;
     assert_eq!(rig.store.use_otp(held, NEVER).await.unwrap(), OtpAnswer::Good);
-    assert!(rig.store.add_measured(held, Some(0.5), None, 10).await.unwrap());
+    assert!(
+        rig.store
+            .add_measured(held, baton_store::NewMeasurement { cpu: Some(0.5), ..Default::default() }, 10)
+            .await
+            .unwrap()
+    );
     rig.complete(held).await;
     rig.clock.advance(1_001);
     assert_eq!(rig.store.retain(1_000, NEVER, NEVER, 100).await.unwrap().runs, 1);

@@ -37,7 +37,7 @@ impl Rig {
     }
 
     pub async fn submit_build(&self, run: NewRun, build: NewBuild) -> Submitted {
-        self.store.submit_build(run, dice(), build).await.unwrap().unwrap()
+        self.store.submit_build(run, dice(), build, None).await.unwrap().unwrap()
     }
 
     /// A build that a new worker holds.

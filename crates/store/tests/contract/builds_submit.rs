@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use baton_core::{RunId, State};
-use baton_store::{ArtifactOwner, BuildCounts, BuildRefused, NewBuild, NewRun, RunFilter};
+use baton_core::{RunId, State, WorkerId};
+use baton_store::{ArtifactOwner, BuildCounts, BuildRefused, NewBuild, NewRun, RunFilter, WorkerStatus};
 
-use crate::builds_rig::{SHA256, SIZE, build_of, git_build, new_file, uuid};
-use crate::rig::{Rig, START, TTL_MS, contract, dice, error, keyed, once, run};
+use crate::builds_rig::{SHA256, SIZE, build_of, git_build, lines, new_file, uuid};
+use crate::rig::{Rig, START, TTL_MS, contract, dice, error, keyed, lease, lease_of, once, run};
 
 contract!(
     a_build_is_kept_with_its_run_and_its_files,
@@ -23,6 +23,8 @@ contract!(
     counts_survive_settling_and_deletion,
     a_silent_build_is_stuck_until_something_is_heard,
     only_held_builds_are_stuck,
+    the_first_line_of_a_log_comes_with_its_build,
+    a_build_that_waits_is_taken_by_whoever_reports_its_end,
 );
 
 async fn a_build_is_kept_with_its_run_and_its_files(rig: Rig) {
@@ -98,7 +100,7 @@ async fn a_repeated_submit_writes_nothing(rig: Rig) {
 async fn a_key_with_another_body_is_refused(rig: Rig) {
     let lane = rig.lane("ios").await;
     rig.submit_build(once(lane, "k", 1), git_build("default")).await;
-    let refused = rig.store.submit_build(once(lane, "k", 2), dice(), git_build("default")).await.unwrap();
+    let refused = rig.store.submit_build(once(lane, "k", 2), dice(), git_build("default"), None).await.unwrap();
     assert_eq!(refused, Err(BuildRefused::KeyReused));
     assert_eq!(rig.store.count_builds(None, 0).await.unwrap().pending, 1);
 }
@@ -112,7 +114,7 @@ async fn concurrent_submits_with_one_key_make_one_build(rig: Rig) {
             let store = Arc::clone(store);
             let (source, key) = (rig.file(ArtifactOwner::Source).await, format!("round {round}"));
             tasks.push(tokio::spawn(async move {
-                store.submit_build(once(lane, &key, 1), dice(), build_of(source, None)).await
+                store.submit_build(once(lane, &key, 1), dice(), build_of(source, None), None).await
             }));
         }
         let mut answers = Vec::new();
@@ -142,7 +144,7 @@ async fn a_build_without_its_files_is_refused_as_a_whole(rig: Rig) {
         (build_of(source, Some(source)), source),
         (elsewhere, source),
     ] {
-        let answer = rig.store.submit_build(once(lane, "k", 1), dice(), build).await.unwrap();
+        let answer = rig.store.submit_build(once(lane, "k", 1), dice(), build, None).await.unwrap();
         assert_eq!(answer, Err(BuildRefused::FileMissing(missing)));
     }
     assert_eq!(rig.store.count_runs(&RunFilter::default()).await.unwrap(), 0);
@@ -236,7 +238,7 @@ async fn a_silent_build_is_stuck_until_something_is_heard(rig: Rig) {
     assert_eq!(stuck().await, []);
     rig.clock.advance(1_001);
     assert_eq!(stuck().await, [lease.run]);
-    assert!(rig.store.machine_seen(lease, false).await.unwrap());
+    assert!(rig.store.machine_seen(lease, false, None).await.unwrap());
     assert_eq!(stuck().await, []);
     rig.clock.advance(1_001);
     assert_eq!(stuck().await, [lease.run]);
@@ -259,4 +261,46 @@ async fn only_held_builds_are_stuck(rig: Rig) {
     rig.clock.advance(2);
     rig.reap().await;
     assert_eq!(rig.store.stuck_builds(1_000, 10).await.unwrap(), []);
+}
+
+async fn the_first_line_of_a_log_comes_with_its_build(rig: Rig) {
+    let lane = rig.lane("linux").await;
+    let line = || Some(lines(&["submitted"]).remove(0));
+    let submit = async || {
+        let run = once(lane, "first line", 1);
+        rig.store.submit_build(run, dice(), git_build("default"), line()).await.unwrap().unwrap().run
+    };
+    let build = submit().await;
+    assert_eq!(submit().await, build, "a repetition");
+    rig.say(build, None, &["more"]).await;
+    let log = rig.log(build, 10).await;
+    let shown: Vec<_> = log.iter().map(|line| (line.number, line.message.as_str(), line.at)).collect();
+    assert_eq!(shown, [(1, "submitted", START), (2, "more", START)]);
+}
+
+async fn a_build_that_waits_is_taken_by_whoever_reports_its_end(rig: Rig) {
+    let lane = rig.lane("ios").await;
+    let (worker, held) = rig.held_build(run(lane)).await;
+    let take = async |run, worker| rig.store.take_build(run, worker).await.unwrap();
+    assert_eq!(take(held.run, worker).await, None, "somebody has it");
+    let (waiting, _) = rig.build(run(lane)).await;
+    assert_eq!(take(waiting, WorkerId::from_random(9)).await, None, "nobody knows this worker");
+    let taken = take(waiting, worker).await.expect("it waits, and the worker is online");
+    assert_eq!(taken, lease_of(waiting, 1));
+    assert_eq!(take(waiting, worker).await, None, "it has it");
+    assert_eq!(rig.store.worker(worker).await.unwrap().unwrap().active, 2);
+    rig.complete(taken).await;
+    rig.complete(held).await;
+    assert_eq!(rig.store.worker(worker).await.unwrap().unwrap().active, 0);
+    assert_eq!(take(waiting, worker).await, None, "it has ended");
+    let (returned, _) = rig.build(run(lane)).await;
+    rig.give_back(lease(&rig.claim(worker, lane, 1).await[0])).await;
+    assert_eq!(take(returned, worker).await, None, "it was handed out before: whoever had it may still be at work");
+    rig.complete(lease(&rig.claim(worker, lane, 1).await[0])).await;
+    let (gone, _) = rig.build(run(lane)).await;
+    rig.store.set_worker(worker, WorkerStatus::Offline, "it left").await.unwrap();
+    assert_eq!(take(gone, worker).await, None, "the worker is offline");
+    let plain = rig.submit(run(lane)).await;
+    let other = rig.worker("other").await;
+    assert_eq!(take(plain, other).await, None, "no build");
 }

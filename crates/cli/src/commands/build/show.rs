@@ -8,7 +8,7 @@ use crate::output::{Table, or_dash};
 /// A list of builds.
 pub fn page(page: &BuildPage) -> String {
     let mut table = Table::new(&["id", "platform", "project", "status", "priority", "submitted", "ended", "worker"]);
-    for build in &page.builds {
+    for build in page.builds.iter().map(|listed| &listed.build) {
         table.row([
             build.id.clone(),
             build.platform.clone(),

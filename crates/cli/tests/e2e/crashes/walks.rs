@@ -39,7 +39,14 @@ impl Story {
                 vec![&["submit.begun"], INTO_A_DIRECTORY, &["submit.written", "file.removed"]],
                 vec![
                     &["register.made", "register.named", "poll.rotated", "poll.claimed"],
-                    &["download.begun", "download.part", "logs.written", "result.begun"],
+                    &[
+                        "download.begun",
+                        "download.part",
+                        "logs.written",
+                        "result.begun",
+                        "result.drafted",
+                        "result.bound",
+                    ],
                     INTO_A_DIRECTORY,
                     &["complete.begun", "complete.written", "complete.counted"],
                 ],

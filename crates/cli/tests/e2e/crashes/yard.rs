@@ -124,11 +124,17 @@ impl Yard {
         self.fallen
     }
 
+    /// Whether the server dies at this point in this story.
+    pub fn dies_at(&self, point: &str) -> bool {
+        self.point.as_deref().and_then(|named| named.split_once(':')).is_some_and(|(name, _)| name == point)
+    }
+
     fn settings(&self) -> Vec<(String, String)> {
         let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
         let mut all = Leases::of_ms(3_000, 500).settings();
         let builds = [
-            ("BATON_BUILD_HEARTBEAT_TIMEOUT_MS", "8000"),
+            // Builders repeat what was not answered, and none of them dies: on a busy machine a result may take a while.
+            ("BATON_BUILD_HEARTBEAT_TIMEOUT_MS", "60000"),
             ("BATON_BUILD_POLL_AFTER_MS", "100"),
             ("BATON_BUILD_POLLS_PER_SECOND", "0"),
             ("BATON_BUILD_GIT_LEASE_MS", "1500"),

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
-use baton_proto::{
-    API_KEY_HEADER, BUILD_TOKEN_HEADER, LEASE_HEADER, MACHINE_TOKEN_HEADER, WORKER_ID_HEADER, WORKER_TOKEN_HEADER,
-};
-use http::header::AUTHORIZATION;
+use baton_core::token;
+use baton_proto::{BUILD_TOKEN_HEADER, LEASE_HEADER, MACHINE_TOKEN_HEADER, WORKER_ID_HEADER, WORKER_TOKEN_HEADER};
 use http::request::Parts;
 
-use super::super::extract::Auth;
+use super::super::extract::{Auth, credential};
 use crate::auth::Caller;
 use crate::service::builds::Reader;
 use crate::service::builds::holder::Proof;
@@ -24,29 +22,38 @@ pub(super) struct Shown {
     pub worker_id: Option<String>,
     machine: Option<String>,
     lease: Option<String>,
+    /// Stands for workers that show no credential, where the setting `expo_legacy_auth` lets them in.
+    anonymous: Option<Arc<Caller>>,
 }
 
 impl FromRequestParts<App> for Shown {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Shown, Error> {
-        let has = |name: &str| parts.headers.contains_key(name);
-        let caller = match has(API_KEY_HEADER) || has(AUTHORIZATION.as_str()) {
-            true => Some(Auth::from_request_parts(parts, app).await?.0),
-            false => None,
-        };
         let header = |name: &str| {
             let value = parts.headers.get(name).and_then(|value| value.to_str().ok());
             value.map(str::trim).filter(|value| !value.is_empty()).map(str::to_owned)
         };
-        Ok(Shown {
-            caller,
+        let mut shown = Shown {
+            caller: None,
             build: header(BUILD_TOKEN_HEADER),
             worker: header(WORKER_TOKEN_HEADER),
             worker_id: header(WORKER_ID_HEADER),
             machine: header(MACHINE_TOKEN_HEADER),
             lease: header(LEASE_HEADER),
-        })
+            anonymous: app.current().expo_legacy_auth.then(|| Arc::new(Caller::anonymous())),
+        };
+        if credential(&parts.headers).is_some() {
+            let has_token =
+                [&shown.build, &shown.worker, &shown.machine, &shown.lease].into_iter().any(Option::is_some);
+            shown.caller = match Auth::from_request_parts(parts, app).await {
+                Ok(Auth(caller)) => Some(caller),
+                // A wrong key spoils no token, which is checked where it is used.
+                Err(Error::BadCredential(_)) if has_token => None,
+                Err(other) => return Err(other),
+            };
+        }
+        Ok(shown)
     }
 }
 
@@ -59,10 +66,28 @@ impl FromRequestParts<App> for Builds {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Builds, Error> {
         let shown = Shown::from_request_parts(parts, app).await?;
-        if shown.machine.is_none() && shown.lease.is_none() {
-            shown.key()?;
+        if let Some(token) = &shown.worker
+            && shown.caller.is_none()
+            && token::open_builder(&app.secret, token).is_none()
+        {
+            return Err(Error::TokenExpired("X-Worker-Token is no token of this server; register again".into()));
+        }
+        if shown.machine.is_none() && shown.lease.is_none() && shown.worker.is_none() {
+            shown.worker_caller()?;
         }
         Ok(Builds(shown))
+    }
+}
+
+/// The API key of a worker that makes itself known; where a setting allows it, nobody's.
+#[derive(Clone, Debug)]
+pub(super) struct Registers(pub Arc<Caller>);
+
+impl FromRequestParts<App> for Registers {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Registers, Error> {
+        Shown::from_request_parts(parts, app).await?.worker_caller().cloned().map(Registers)
     }
 }
 
@@ -72,11 +97,22 @@ impl Shown {
         self.caller.as_ref().ok_or(Error::NoCredential)
     }
 
+    /// The API key of a worker; where a setting allows it, nobody's.
+    pub(super) fn worker_caller(&self) -> Result<&Arc<Caller>, Error> {
+        self.caller.as_ref().or(self.anonymous.as_ref()).ok_or(Error::NoCredential)
+    }
+
+    /// True when workers without any credential are let in, and this one has shown none.
+    pub(super) fn is_anonymous(&self) -> bool {
+        self.caller.is_none() && self.anonymous.is_some()
+    }
+
     /// Whoever submitted the build, or has a key.
     pub(super) fn reader(&self) -> Result<Reader<'_>, Error> {
-        match (&self.build, &self.caller) {
-            (Some(token), _) => Ok(Reader::Token(token)),
-            (None, Some(caller)) => Ok(Reader::Key(caller)),
+        match (&self.caller, &self.build) {
+            (Some(caller), Some(token)) => Ok(Reader::KeyOrToken(caller, token)),
+            (Some(caller), None) => Ok(Reader::Key(caller)),
+            (None, Some(token)) => Ok(Reader::Token(token)),
             (None, None) => {
                 Err(Error::NotShown("send X-Build-Token (submitting the build gave it) or X-API-Key".into()))
             }
@@ -91,11 +127,11 @@ impl Shown {
         if let Some(lease) = &self.lease {
             return Ok(Proof::Lease(lease));
         }
-        let caller = self.key()?;
         match (&self.worker, self.worker_id.as_deref().or(worker_id)) {
-            (Some(token), _) => Ok(Proof::BuilderToken(caller, token)),
-            (None, Some(name)) => Ok(Proof::BuilderName(caller, name)),
+            (Some(token), _) => Ok(Proof::BuilderToken(self.caller.as_deref(), token)),
+            (None, Some(name)) => Ok(Proof::BuilderName(self.worker_caller()?, name)),
             (None, None) => {
+                self.worker_caller()?;
                 Err(Error::NotShown("send X-Worker-Token (the last answer gave it), X-Worker-Id or X-VM-Token".into()))
             }
         }

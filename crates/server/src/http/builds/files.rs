@@ -12,18 +12,41 @@ use super::super::extract::Path;
 use super::super::ok;
 use super::credentials::Shown;
 use crate::artifacts::{Download, Sha256Sum};
-use crate::service::builds::{self, files, holder, machines};
+use crate::service::builds::holder::Proof;
+use crate::service::builds::{self, Found, files, holder, machines};
 use crate::{App, Error, crash};
 
-async fn send(app: &App, file: Artifact, method: &Method, headers: &HeaderMap) -> Result<Response, Error> {
+async fn send(
+    app: &App,
+    found: &Found,
+    file: Artifact,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Result<Response, Error> {
     let (size, sum) = file.stored.ok_or(Error::Internal)?;
     let path = files::path_of(file.id, file.kind);
-    let content_type = match file.name.rsplit('.').next() {
+    let file_name = download_name(found, &file);
+    let content_type = match file_name.rsplit('.').next() {
         Some("zip") => "application/zip",
+        // Sources are called one thing and are another: what counts is what they begin with.
+        _ if file.kind == ArtifactKind::Source => files::content_type(app, &path, size).await?,
         _ => "application/octet-stream",
     };
-    let download = Download { path: &path, size, sha256: Sha256Sum(sum), file_name: &file.name, content_type };
+    let download = Download { path: &path, size, sha256: Sha256Sum(sum), file_name: &file_name, content_type };
     download.answer(&app.storage, method, headers).await
+}
+
+/// What a file is called where it is downloaded: as its sender called it, or else by its build and platform.
+fn download_name(found: &Found, file: &Artifact) -> String {
+    let ending = match found.build.submitted.platform.as_str() {
+        "ios" => "ipa",
+        "android" => "apk",
+        _ => return file.name.clone(),
+    };
+    match file.kind == ArtifactKind::Result && !file.name.contains('.') {
+        true => format!("{}.{ending}", found.record.id),
+        false => file.name.clone(),
+    }
 }
 
 /// Download what came out of a build.
@@ -54,9 +77,7 @@ pub(super) async fn download(
     let kind = match which.as_str() {
         "source" => ArtifactKind::Source,
         "result" => ArtifactKind::Result,
-        other => {
-            return Err(Error::NotFound { what: "file", id: format!("called {other}; there are source and result") });
-        }
+        other => return Err(Error::Malformed(format!("Invalid file type {other:?}: there are source and result"))),
     };
     submitted_or_built(&app, &shown, &id, kind, &method, &headers).await
 }
@@ -72,9 +93,12 @@ async fn submitted_or_built(
     let found = builds::visible(app, &shown.reader()?, Scope::Read, id).await?;
     let file = files::published(app, &found, kind).await?.ok_or_else(|| {
         let status = builds::status_of(found.record.state).as_str();
-        Error::NotFound { what: "file", id: format!("to download: the build is {status}") }
+        match found.record.state.is_ended() {
+            true => Error::NotFound { what: "file", id: format!("to download: the build is {status}") },
+            false => Error::Malformed(format!("Build not completed: it is {status}, so there is no result yet")),
+        }
     })?;
-    send(app, file, method, headers).await
+    send(app, &found, file, method, headers).await
 }
 
 /// Get the source, for whoever builds it. Fetching it is a sign of work.
@@ -93,7 +117,7 @@ pub(super) async fn source(
     let file = file.ok_or(Error::NotFound { what: "file", id: "to build: the build is from a repository".into() })?;
     machines::begun(&app, lease).await?;
     crash::point("download.begun");
-    send(&app, file, &method, &headers).await
+    send(&app, &found, file, &method, &headers).await
 }
 
 /// Get the archive with the certificates, for whoever builds. Every read is written to the audit log.
@@ -111,7 +135,7 @@ pub(super) async fn certs(State(app): State<App>, shown: Shown, Path(id): Path<S
 
 /// Get the parts of that archive, and a password for a fresh keychain.
 #[utoipa::path(get, path = "/api/builds/{id}/certs-secure", tag = "builders", security(("api_key" = ["worker"], "worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("lease" = [])),
-    params(("id" = String, Path, description = "The build"), ("X-Build-Id" = String, Header, description = "The build, again")),
+    params(("id" = String, Path, description = "The build"), ("X-Build-Id" = Option<String>, Header, description = "The build, again; needed with a worker's credentials")),
     responses((status = 200, body = SigningParts), (status = 404, body = Problem), (status = 409, body = Problem), (status = 422, body = Problem)))]
 pub(super) async fn certs_secure(
     State(app): State<App>,
@@ -121,8 +145,15 @@ pub(super) async fn certs_secure(
 ) -> Result<Response, Error> {
     let proof = shown.proof(None)?;
     let repeated = headers.get(BUILD_ID_HEADER).and_then(|value| value.to_str().ok());
-    if repeated != Some(id.as_str()) {
-        return Err(Error::Forbidden("X-Build-Id must repeat the build's id".into()));
+    match (repeated, &proof) {
+        (Some(repeated), _) if repeated != id => {
+            return Err(Error::Forbidden("X-Build-Id must repeat the build's id".into()));
+        }
+        (None, Proof::BuilderToken(..) | Proof::BuilderName(..)) => {
+            return Err(Error::Forbidden("send X-Build-Id: it must repeat the build's id".into()));
+        }
+        // The token of a machine or a lease is good for one build only.
+        (Some(_), _) | (None, Proof::Machine(_) | Proof::Lease(_)) => {}
     }
     let archive = machines::certs(&app, &proof, &id).await?;
     let certs = baton_archive::certs(std::io::Cursor::new(&archive[..]))

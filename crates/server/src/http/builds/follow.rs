@@ -1,17 +1,18 @@
-//! Logs of builds: a page, a page that waits, or a stream that follows.
+//! Logs of builds: all of it, a page, a page that waits, or a stream that follows.
 
 use std::convert::Infallible;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use baton_core::RunId;
 use baton_proto::{BuildLogLine, BuildLogs, Problem};
-use baton_store::Scope;
+use baton_store::{Scope, StoreError};
 use futures_util::stream::{self, Stream, StreamExt};
 use http::HeaderMap;
-use http::header::ACCEPT;
+use http::header::{ACCEPT, CONTENT_TYPE};
 use serde::Deserialize;
 use tokio::time::Instant;
 use utoipa::IntoParams;
@@ -31,7 +32,7 @@ const WAIT_MS_MAX: u64 = 60_000;
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct LogsQuery {
-    /// At most this many lines.
+    /// At most this many lines; all of them unless it is given.
     limit: Option<usize>,
     /// Only lines after the one with this number.
     after: Option<u64>,
@@ -41,7 +42,7 @@ pub(super) struct LogsQuery {
     follow: Option<bool>,
 }
 
-/// Read a log: a page, a page that waits for lines, or a stream of events that follows.
+/// Read a log: all of it, a page, a page that waits for lines, or a stream of events that follows.
 #[utoipa::path(get, path = "/api/builds/{id}/logs", tag = "builds", security(("build_token" = []), ("api_key" = ["read"])),
     params(("id" = String, Path, description = "The build"), LogsQuery),
     responses((status = 200, body = BuildLogs), (status = 404, body = Problem), (status = 422, body = Problem)))]
@@ -64,6 +65,10 @@ pub(super) async fn logs(
         let events = follow(app, found.record.id, after);
         return Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response());
     }
+    if query.limit.is_none() && query.wait_ms.is_none() {
+        let found = builds::visible(&app, &reader, Scope::Read, &id).await?;
+        return Ok(([(CONTENT_TYPE, "application/json")], whole(app, found.record.id, after)).into_response());
+    }
     let mut page = logs::read(&app, &reader, &id, after, limit).await?;
     if page.logs.is_empty() && query.wait_ms.is_some_and(|wait| wait > 0) {
         let deadline = Instant::now() + Duration::from_millis(query.wait_ms.unwrap_or(0).min(WAIT_MS_MAX));
@@ -71,6 +76,28 @@ pub(super) async fn logs(
         page.logs = next_lines(&app, found.record.id, after, limit, deadline).await?;
     }
     Ok(ok(&page))
+}
+
+/// All lines after this number, as one JSON document that is made while it is sent: a log may be larger than an answer in memory should be.
+fn whole(app: App, run: RunId, after: u64) -> Body {
+    let head = format!(r#"{{"build_id":"{run}","logs":["#);
+    let lines = stream::try_unfold((after, true), move |(after, is_first)| {
+        let app = app.clone();
+        async move {
+            let lines = app.store.logs(run, after, logs::PAGE_LINES).await?;
+            let Some(last) = lines.last().map(|line| line.number) else { return Ok::<_, StoreError>(None) };
+            let mut text = String::new();
+            for (index, line) in lines.into_iter().enumerate() {
+                if index > 0 || !is_first {
+                    text.push(',');
+                }
+                text.push_str(&serde_json::to_string(&logs::shown(run, line)).unwrap_or_default());
+            }
+            Ok(Some((text, (last, false))))
+        }
+    });
+    let (head, tail) = (stream::iter([Ok(head)]), stream::iter([Ok("]}".to_owned())]));
+    Body::from_stream(head.chain(lines).chain(tail))
 }
 
 /// Waits for lines after this number; none when the time is over or the build has ended.
@@ -91,7 +118,7 @@ async fn next_lines(
         let over = has_ended(app, run).await?;
         let lines = app.store.logs(run, after, limit).await?;
         if !lines.is_empty() || over || Instant::now() >= deadline {
-            return Ok(lines.into_iter().map(logs::shown).collect());
+            return Ok(lines.into_iter().map(|line| logs::shown(run, line)).collect());
         }
         let look = Instant::now() + LOOK;
         tokio::select! {

@@ -3,7 +3,8 @@
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use baton_proto::{BuildView, GitJob, GitResult, IDEMPOTENCY_KEY_HEADER, Problem, SubmitGitBuild};
-use http::{HeaderMap, StatusCode};
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::super::extract::{Auth, BatchJson, Json, Path};
 use super::super::{answer, ok};
@@ -27,11 +28,14 @@ pub(super) async fn submit(
 
 /// Claim the next build from a repository.
 #[utoipa::path(get, path = "/api/v1/builds/pending", tag = "polling builders", security(("api_key" = ["worker"])),
-    responses((status = 200, body = GitJob), (status = 204, description = "Nothing waits"), (status = 429, body = Problem)))]
+    responses((status = 200, body = GitJob), (status = 204, description = "Nothing waits; Retry-After says when to ask again"), (status = 429, body = Problem)))]
 pub(super) async fn pending(State(app): State<App>, Auth(caller): Auth) -> Result<Response, Error> {
     Ok(match git::claim(&app, &caller).await? {
         Some(job) => ok(&job),
-        None => StatusCode::NO_CONTENT.into_response(),
+        None => {
+            let pause_s = app.polls.pause_ms(&app.current()).div_ceil(1_000);
+            (StatusCode::NO_CONTENT, [(RETRY_AFTER, HeaderValue::from(pause_s))]).into_response()
+        }
     })
 }
 

@@ -5,22 +5,24 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use baton_proto::{
-    AddedLogs, BuildMeasurement, BuildTelemetry, Done, MachineToken, MachineView, NewLogs, Problem, Time,
+    AddedLogs, BuildMeasurement, BuildTelemetry, Done, MachineToken, MachineView, NewLogs, NotedBuild, Problem, Time,
 };
-use baton_store::Measured;
+use baton_store::{Measured, NewMeasurement};
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 use http::header::CONTENT_TYPE;
 use http_body_util::BodyExt;
 use serde::Deserialize;
+use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use super::super::extract::{BatchJson, Json, Params, Path};
+use super::super::extract::{Json, LogJson, Params, Path};
 use super::super::ok;
 use super::credentials::{Builds, Shown};
 use super::{multipart, workers};
 use crate::artifacts::Source;
 use crate::service::builds::holder::Proof;
+use crate::service::builds::machines::Watcher;
 use crate::service::builds::results::Received;
 use crate::service::builds::{logs, machines, results};
 use crate::{App, Error};
@@ -50,17 +52,44 @@ pub(super) async fn authenticate(
     params(("id" = String, Path, description = "The build")),
     responses((status = 200, body = Done), (status = 404, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn ready(State(app): State<App>, shown: Shown, Path(id): Path<String>) -> Result<Response, Error> {
-    machines::seen(&app, &shown.proof(None)?, &id, true).await?;
+    machines::ready(&app, &shown.proof(None)?, &id).await?;
     Ok(ok(&Done::YES))
 }
 
-/// Say that the machine lives.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default)]
+#[into_params(parameter_in = Query)]
+pub(super) struct HeartbeatQuery {
+    /// The builder, unless a header names it.
+    worker_id: Option<String>,
+}
+
+/// What comes with a heartbeat.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(default)]
+pub(super) struct Heartbeat {
+    /// How far it is, in per cent.
+    progress: Option<f64>,
+}
+
+/// Say that the machine lives, and how far it is.
 #[utoipa::path(post, path = "/api/builds/{id}/heartbeat", tag = "machines", security(("api_key" = ["worker"], "worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("lease" = [])),
-    params(("id" = String, Path, description = "The build")),
-    responses((status = 200, body = Done), (status = 404, body = Problem), (status = 409, body = Problem)))]
-pub(super) async fn heartbeat(State(app): State<App>, shown: Shown, Path(id): Path<String>) -> Result<Response, Error> {
-    machines::seen(&app, &shown.proof(None)?, &id, false).await?;
-    Ok(ok(&Done::YES))
+    params(("id" = String, Path, description = "The build"), HeartbeatQuery), request_body = Heartbeat,
+    responses((status = 200, body = NotedBuild), (status = 404, body = Problem), (status = 409, body = Problem)))]
+pub(super) async fn heartbeat(
+    State(app): State<App>,
+    Builds(shown): Builds,
+    Path(id): Path<String>,
+    Params(query): Params<HeartbeatQuery>,
+    Json(said): Json<Heartbeat>,
+) -> Result<Response, Error> {
+    machines::alive(&app, &shown.proof(query.worker_id.as_deref())?, &id, said.progress).await?;
+    noted(&app).await
+}
+
+/// The answer to a sign of life.
+async fn noted(app: &App) -> Result<Response, Error> {
+    Ok(ok(&NotedBuild { success: true, status: "ok".into(), timestamp: app.time.now().await? }))
 }
 
 /// Ask whether the machine of a build is ready.
@@ -68,8 +97,15 @@ pub(super) async fn heartbeat(State(app): State<App>, shown: Shown, Path(id): Pa
     params(("id" = String, Path, description = "The build")),
     responses((status = 200, body = MachineView), (status = 404, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn status(State(app): State<App>, shown: Shown, Path(id): Path<String>) -> Result<Response, Error> {
-    let machine = machines::status(&app, &shown.proof(None)?, &id).await?;
+    let watcher = match (shown.proof(None), &shown.caller) {
+        (Ok(proof), _) => Watcher::Holder(proof),
+        (Err(_), Some(caller)) => Watcher::Key(caller),
+        (Err(_), None) if shown.is_anonymous() => Watcher::Anybody,
+        (Err(error), None) => return Err(error),
+    };
+    let (machine, vm_token) = machines::status(&app, &watcher, &id).await?;
     Ok(ok(&MachineView {
+        vm_token,
         vm_ready: machine.ready_at.is_some(),
         vm_ready_at: machine.ready_at.map(Time),
         authenticated_at: machine.otp_used_at.map(Time),
@@ -85,34 +121,52 @@ pub(super) async fn logs(
     State(app): State<App>,
     Builds(shown): Builds,
     Path(id): Path<String>,
-    BatchJson(new): BatchJson<NewLogs>,
+    LogJson(new): LogJson<NewLogs>,
 ) -> Result<Response, Error> {
-    let last = logs::add(&app, &shown.proof(None)?, &id, new).await?;
-    Ok(ok(&AddedLogs { success: true, last }))
+    let (count, last) = logs::add(&app, &shown.proof(None)?, &id, new).await?;
+    Ok(ok(&AddedLogs { success: true, count: count as u64, last }))
 }
 
-/// Names as different programs send them. Percentages and shares of one are told apart by their size.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(default)]
+/// What was measured, as different programs send it: plain, as `data` of an event, or as `metrics` of that.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it describes what is read wherever it is found")]
 pub(super) struct Telemetry {
-    #[serde(alias = "cpu_percent", alias = "cpuPercent")]
+    /// Share of the processors in use, also as `cpu_percent`.
     cpu: Option<f64>,
-    #[serde(alias = "memory_percent", alias = "memoryPercent", alias = "memory_mb", alias = "memoryMB")]
+    /// Share of the memory in use, also as `memory_percent`.
     memory: Option<f64>,
+    /// Memory in use, in megabytes.
+    memory_mb: Option<f64>,
+    /// What an event of the monitor of a virtual machine brings.
+    data: Option<Value>,
+}
+
+/// Finds what was measured. Whatever else an event says is not for this place.
+fn measurement(said: &Value) -> NewMeasurement {
+    let places = [Some(said), said.get("data"), said.get("metrics"), said.pointer("/data/metrics")];
+    let number = |names: &[&str]| {
+        let found = places.into_iter().flatten().flat_map(|place| names.iter().filter_map(|name| place.get(*name)));
+        found.into_iter().find_map(|value| value.as_f64().or_else(|| value.as_str()?.trim().parse().ok()))
+    };
+    NewMeasurement {
+        cpu: number(&["cpu", "cpu_percent", "cpuPercent"]),
+        memory: number(&["memory", "memory_percent", "memoryPercent"]),
+        memory_mb: number(&["memory_mb", "memoryMB", "memoryMb"]),
+    }
 }
 
 /// Add a measurement.
 #[utoipa::path(post, path = "/api/builds/{id}/telemetry", tag = "machines", security(("api_key" = ["worker"], "worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("lease" = [])),
     params(("id" = String, Path, description = "The build")), request_body = Telemetry,
-    responses((status = 200, body = Done), (status = 404, body = Problem), (status = 409, body = Problem), (status = 422, body = Problem)))]
+    responses((status = 200, body = NotedBuild), (status = 404, body = Problem), (status = 409, body = Problem), (status = 422, body = Problem)))]
 pub(super) async fn telemetry(
     State(app): State<App>,
     Builds(shown): Builds,
     Path(id): Path<String>,
-    Json(said): Json<Telemetry>,
+    Json(said): Json<Value>,
 ) -> Result<Response, Error> {
-    machines::measured(&app, &shown.proof(None)?, &id, said.cpu, said.memory).await?;
-    Ok(ok(&Done::YES))
+    machines::measured(&app, &shown.proof(None)?, &id, measurement(&said)).await?;
+    noted(&app).await
 }
 
 /// Read what was measured while it was built.
@@ -125,7 +179,12 @@ pub(super) async fn measurements(
     Path(id): Path<String>,
 ) -> Result<Response, Error> {
     let all = machines::measurements(&app, &shown.reader()?, &id).await?;
-    let shown = |one: Measured| BuildMeasurement { timestamp: Time(one.at), cpu: one.cpu, memory: one.memory };
+    let shown = |one: Measured| BuildMeasurement {
+        timestamp: Time(one.at),
+        cpu: one.cpu,
+        memory: one.memory,
+        memory_mb: one.memory_mb,
+    };
     Ok(ok(&BuildTelemetry { telemetry: all.into_iter().map(shown).collect() }))
 }
 
@@ -212,4 +271,33 @@ pub(super) fn whole(app: &App, request: Request) -> Source<'static> {
         }
     })
     .boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn measurements_are_found_in_every_spelling() {
+        let found = |cpu, memory, memory_mb| NewMeasurement { cpu, memory, memory_mb };
+        for (said, expected) in [
+            (json!({"cpu": 0.5, "memory": 0.25}), found(Some(0.5), Some(0.25), None)),
+            (json!({"cpu_percent": 40, "memory_percent": 12.5}), found(Some(40.0), Some(12.5), None)),
+            (
+                json!({"type": "cpu_snapshot", "timestamp": "now", "data": {"cpu_percent": 12.5, "memory_mb": 2048}}),
+                found(Some(12.5), None, Some(2048.0)),
+            ),
+            (
+                json!({"type": "heartbeat", "data": {"stage": "linking", "metrics": {"cpu_percent": "7", "memoryMB": 9}}}),
+                found(Some(7.0), None, Some(9.0)),
+            ),
+            (json!({"type": "monitor_started", "data": {}}), found(None, None, None)),
+            (json!({"data": "text", "cpu": "fast"}), found(None, None, None)),
+            (json!([1, 2]), found(None, None, None)),
+        ] {
+            assert_eq!(measurement(&said), expected, "{said}");
+        }
+    }
 }

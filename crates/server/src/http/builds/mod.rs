@@ -21,10 +21,9 @@ use utoipa_axum::routes;
 use crate::App;
 
 /// Second names of routes, which programs that exist use as well: method, second name, first name.
-const SECOND_NAMES: [(HttpMethod, &str, &str); 5] = [
+const SECOND_NAMES: [(HttpMethod, &str, &str); 4] = [
     (HttpMethod::Post, "/api/builds/submit", "/api/builds"),
     (HttpMethod::Post, "/api/workers/result", "/api/workers/upload"),
-    (HttpMethod::Get, "/api/builds/{id}/status", "/api/builds/{id}"),
     (HttpMethod::Get, "/api/health", "/health"),
     (HttpMethod::Get, "/api/stats", "/public/stats"),
 ];
@@ -48,7 +47,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(runs::active))
         .routes(routes!(runs::statistics))
         .routes(routes!(runs::get))
-        .route("/api/builds/{id}/status", get(runs::get))
+        .routes(routes!(runs::status))
         .routes(routes!(follow::logs, machines::logs))
         .routes(routes!(files::result))
         .routes(routes!(files::download))

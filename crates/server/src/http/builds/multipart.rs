@@ -75,6 +75,18 @@ pub(super) async fn text(app: &App, mut field: Field<'_>) -> Result<String, Erro
     String::from_utf8(all).map_err(|_| Error::Invalid(format!("the field {name} must be UTF-8")))
 }
 
+/// Reads a field that nobody wants, whatever is in it.
+pub(super) async fn skip(app: &App, mut field: Field<'_>) -> Result<(), Error> {
+    let mut bytes = 0;
+    while let Some(chunk) = within(app, field.chunk()).await?.map_err(wrong)? {
+        bytes += chunk.len() as u64;
+        if bytes > FORM_BYTES_MAX {
+            return Err(Error::TooLarge { limit: FORM_BYTES_MAX as usize });
+        }
+    }
+    Ok(())
+}
+
 /// A file field as a stream. A sender that falls silent for too long is cut off, however long the whole takes.
 pub(super) fn bytes<'a>(app: &App, field: Field<'a>) -> Source<'a> {
     let patience = Duration::from_millis(app.settings.body_timeout_ms);

@@ -3,11 +3,11 @@
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use baton_proto::{
-    ActiveBuilds, BuildPage, BuildStatistics, BuildStatus, BuildView, CancelledBuild, IDEMPOTENCY_KEY_HEADER, Problem,
-    SubmittedBuild,
+    ActiveBuilds, BuildPage, BuildStatistics, BuildStatus, BuildView, CancelledBuild, FollowedBuild,
+    IDEMPOTENCY_KEY_HEADER, PAGE_MAX, Problem, SubmittedBuild,
 };
 use baton_store::{ArtifactOwner, BuildCounts, Page};
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, StatusCode, Uri, header};
 use serde::Deserialize;
 use serde_json::json;
 use utoipa::IntoParams;
@@ -90,11 +90,11 @@ async fn take(app: &App, caller: &Caller, request: Request) -> Result<baton_prot
                 *(if is_source { &mut source } else { &mut certs }) = Some(file);
             }
             // Others may send more than we know of.
-            _ => drop(multipart::text(app, field).await?),
+            _ => multipart::skip(app, field).await?,
         }
     }
     let result = match source {
-        None => Err(Error::Malformed("the field source is missing: the archive to build".into())),
+        None => Err(Error::Malformed("Source file required: the field source is missing, the archive to build".into())),
         Some(source) => builds::submit::files(app, caller, wishes, source, certs).await,
     };
     // When nobody knows whether the build was taken in, its files stay: the collector removes them if it was not.
@@ -145,14 +145,26 @@ pub(super) async fn list(
     State(app): State<App>,
     Auth(caller): Auth,
     Params(wanted): Params<ListBuilds>,
+    uri: Uri,
+    headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let page = Page { after: cursor(wanted.cursor.as_deref())?, limit: page_size(wanted.limit)? };
+    let wants_array = wants_array(&uri, &headers);
+    let limit = wanted.limit.or(wants_array.then_some(PAGE_MAX));
+    let page = Page { after: cursor(wanted.cursor.as_deref())?, limit: page_size(limit)? };
     let worker = match wanted.worker_id.as_deref() {
         Some(name) => Some(builds::builders::worker_named(&app, &caller, name).await?),
         None => None,
     };
     let filter = read::Filter { status: wanted.status, platform: wanted.platform, worker };
-    Ok(ok(&read::list(&app, &caller, &filter, page).await?))
+    let page = read::list(&app, &caller, &filter, page).await?;
+    Ok(if wants_array { ok(&page.builds) } else { ok(&page) })
+}
+
+/// True for the first command line of Expo Free Agent, which takes an array and nothing else. All that tells it from others is that it sends
+/// no query, and the name of the program that runs it.
+fn wants_array(uri: &Uri, headers: &HeaderMap) -> bool {
+    let agent = headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
+    uri.query().is_none() && (agent == "node" || agent.starts_with("Bun/"))
 }
 
 /// List the builds that somebody has.
@@ -178,6 +190,14 @@ pub(super) async fn statistics(State(app): State<App>, Auth(caller): Auth) -> Re
     responses((status = 200, body = BuildView), (status = 404, body = Problem)))]
 pub(super) async fn get(State(app): State<App>, shown: Shown, Path(id): Path<String>) -> Result<Response, Error> {
     Ok(ok(&read::one(&app, &shown.reader()?, &id).await?))
+}
+
+/// Follow one build: times in milliseconds since 1970, in the words of existing clients.
+#[utoipa::path(get, path = "/api/builds/{id}/status", tag = "builds", security(("build_token" = []), ("api_key" = ["read"])),
+    params(("id" = String, Path, description = "The build")),
+    responses((status = 200, body = FollowedBuild), (status = 404, body = Problem)))]
+pub(super) async fn status(State(app): State<App>, shown: Shown, Path(id): Path<String>) -> Result<Response, Error> {
+    Ok(ok(&read::followed(&app, &shown.reader()?, &id).await?))
 }
 
 /// Cancel a build: at once when nobody has it, otherwise its builder is told.

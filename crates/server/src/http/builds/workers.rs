@@ -1,20 +1,22 @@
 //! /api/workers: builders.
 
+use axum::extract::multipart::{Field, Multipart};
 use axum::extract::{Request, State};
 use axum::response::Response;
 use baton_proto::{
     BuilderStats, Done, EndedBuild, Polled, Problem, RegisterBuilder, RegisteredBuilder, UnregisteredBuilder,
 };
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::super::extract::{Auth, Json, Params, Path};
-use super::super::{answer, ok};
-use super::credentials::{Builds, Shown};
+use super::super::ok;
+use super::credentials::{Builds, Registers, Shown};
 use super::forms::ResultForm;
 use super::multipart;
 use crate::artifacts::{Terms, announced};
+use crate::service::builds::files::File;
 use crate::service::builds::holder::Proof;
 use crate::service::builds::{builders, results};
 use crate::{App, Error};
@@ -22,48 +24,45 @@ use crate::{App, Error};
 /// Register a builder, or a new incarnation of one that is known.
 #[utoipa::path(post, path = "/api/workers/register", tag = "builders", security(("api_key" = ["worker"])),
     request_body = RegisterBuilder,
-    responses((status = 201, body = RegisteredBuilder), (status = 200, description = "Re-registered", body = RegisteredBuilder), (status = 422, body = Problem)))]
+    responses((status = 200, body = RegisteredBuilder), (status = 400, body = Problem), (status = 403, body = Problem), (status = 422, body = Problem)))]
 pub(super) async fn register(
     State(app): State<App>,
-    Auth(caller): Auth,
+    Registers(caller): Registers,
     Json(new): Json<RegisterBuilder>,
 ) -> Result<Response, Error> {
-    let registered = builders::register(&app, &caller, new).await?;
-    let status = if registered.status == "registered" { StatusCode::CREATED } else { StatusCode::OK };
-    Ok(answer(status, &registered))
+    Ok(ok(&builders::register(&app, &caller, new).await?))
 }
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct PollQuery {
-    /// The builder, where a setting allows it to poll without a token.
+    /// The builder, where it polls with its API key and without a token.
     worker_id: Option<String>,
 }
 
 /// Ask for a build, and for the next token. A builder that asks in a tight loop is told to slow down.
-#[utoipa::path(get, path = "/api/workers/poll", tag = "builders", security(("api_key" = ["worker"], "worker_token" = [])),
+#[utoipa::path(get, path = "/api/workers/poll", tag = "builders", security(("worker_token" = []), ("api_key" = ["worker"])),
     params(PollQuery),
     responses((status = 200, body = Polled), (status = 400, body = Problem), (status = 401, body = Problem), (status = 404, body = Problem), (status = 429, body = Problem)))]
 pub(super) async fn poll(
     State(app): State<App>,
-    Auth(caller): Auth,
     shown: Shown,
     Params(query): Params<PollQuery>,
 ) -> Result<Response, Error> {
     let name = query.worker_id.as_deref().or(shown.worker_id.as_deref());
     let proof = match (shown.worker_token(), name) {
-        (Some(token), _) => Proof::BuilderToken(&caller, token),
-        (None, Some(name)) if app.current().builders_by_id => Proof::BuilderName(&caller, name),
-        (None, _) => {
+        (Some(token), _) => Proof::BuilderToken(shown.caller.as_deref(), token),
+        (None, Some(name)) => Proof::BuilderName(shown.worker_caller()?, name),
+        (None, None) => {
+            shown.worker_caller()?;
             return Err(Error::Malformed(
-                "send X-Worker-Token: registering gave the first, and every poll the next; the setting builders_by_id \
-                 allows polls with worker_id alone"
+                "send X-Worker-Token (registering gave the first, and every poll the next) or worker_id in the query"
                     .into(),
             ));
         }
     };
-    Ok(ok(&builders::poll(&app, &caller, &proof).await?))
+    Ok(ok(&builders::poll(&app, &proof).await?))
 }
 
 /// What a builder says about itself or one of its builds.
@@ -97,7 +96,6 @@ pub(super) async fn unregister(
     Builds(shown): Builds,
     Json(about): Json<About>,
 ) -> Result<Response, Error> {
-    shown.key()?;
     let proof = shown.proof(about.worker_id.as_deref())?;
     Ok(ok(&builders::unregister(&app, &proof).await?))
 }
@@ -158,49 +156,96 @@ pub(super) async fn stats(
     Ok(ok(&builders::stats(&app, &caller, &id).await?))
 }
 
-/// End a build, with or without a file. The fields that say which build come before the file.
+/// End a build, with or without a file. The fields may come in any order.
 #[utoipa::path(post, path = "/api/workers/upload", tag = "builders", security(("api_key" = ["worker"], "worker_token" = []), ("api_key" = ["worker"], "worker_id" = [])),
     request_body(content = ResultForm, content_type = "multipart/form-data"),
     responses((status = 200, body = EndedBuild), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem), (status = 413, body = Problem), (status = 507, body = Problem)))]
-pub(super) async fn upload(State(app): State<App>, shown: Shown, request: Request) -> Result<Response, Error> {
-    shown.key()?;
+pub(super) async fn upload(State(app): State<App>, Builds(shown): Builds, request: Request) -> Result<Response, Error> {
     let headers = request.headers().clone();
     let mut body = multipart::open(&app, request).await?;
-    let (mut said, mut success, mut received) = (About::default(), None, None);
-    while let Some(field) = multipart::next(&app, &mut body).await? {
-        let name = field.name().unwrap_or_default().to_owned();
-        match name.as_str() {
-            "build_id" => said.build_id = Some(multipart::text(&app, field).await?),
-            "worker_id" => said.worker_id = Some(multipart::text(&app, field).await?),
-            "success" => success = Some(truth(&multipart::text(&app, field).await?)?),
-            "error_message" => said.error_message = Some(multipart::text(&app, field).await?),
-            "result" => {
-                let Some(build_id) = said.build_id.as_deref() else {
-                    return Err(Error::Malformed("the field build_id must come before the file".into()));
-                };
-                if received.is_some() {
-                    return Err(Error::Malformed("the field result came twice".into()));
-                }
-                let terms = terms(&app, &headers)?;
-                let file_name = field.file_name().map(str::to_owned);
-                let source = multipart::bytes(&app, field);
-                let proof = shown.proof(said.worker_id.as_deref())?;
-                received = Some(results::receive(&app, &proof, build_id, file_name.as_deref(), terms, source).await?);
+    let mut form = Upload::default();
+    let ended = match form.read(&app, &shown, &headers, &mut body).await {
+        Ok(()) => form.end(&app, &shown).await,
+        Err(error) => Err(error),
+    };
+    // Whatever is still a draft came out of no build.
+    results::discard(&app, form.draft.take()).await;
+    let (status, message) = match ended? {
+        true => ("success", "Build completed successfully"),
+        false => ("failed", "Build marked as failed"),
+    };
+    Ok(ok(&EndedBuild { success: true, status: status.into(), message: message.into() }))
+}
+
+/// The form of a result, as far as it was read.
+#[derive(Default)]
+struct Upload {
+    about: About,
+    success: Option<bool>,
+    /// The file, if the fields before it said which build it came out of.
+    received: Option<results::Received>,
+    /// The file, if they did not.
+    draft: Option<File>,
+}
+
+impl Upload {
+    async fn read(&mut self, app: &App, shown: &Shown, headers: &HeaderMap, body: &mut Multipart) -> Result<(), Error> {
+        while let Some(field) = multipart::next(app, body).await? {
+            let name = field.name().unwrap_or_default().to_owned();
+            match name.as_str() {
+                "build_id" => self.about.build_id = Some(multipart::text(app, field).await?),
+                "worker_id" => self.about.worker_id = Some(multipart::text(app, field).await?),
+                "success" => self.success = Some(truth(&multipart::text(app, field).await?)?),
+                "error_message" => self.about.error_message = Some(multipart::text(app, field).await?),
+                "result" => self.file(app, shown, headers, field).await?,
+                _ => multipart::skip(app, field).await?,
             }
-            _ => drop(multipart::text(&app, field).await?),
         }
+        Ok(())
     }
-    let build_id = said.build_id()?;
-    let proof = shown.proof(said.worker_id.as_deref())?;
-    match success {
-        Some(true) => results::complete(&app, &proof, build_id, received).await?,
-        Some(false) => {
-            let error = said.error_message.as_deref().unwrap_or("the build failed");
-            results::fail(&app, &proof, build_id, error).await?;
+
+    /// Ends the build, and says whether it succeeded.
+    async fn end(&mut self, app: &App, shown: &Shown) -> Result<bool, Error> {
+        let build_id = self.about.build_id()?;
+        let missing = || Error::Malformed("the field success is missing: true or false".into());
+        let success = self.success.ok_or_else(missing)?;
+        let proof = shown.proof(self.about.worker_id.as_deref())?;
+        if success {
+            let received = match self.draft.take() {
+                Some(draft) => Some(results::bind(app, &proof, build_id, draft).await?),
+                None => self.received.take(),
+            };
+            results::complete(app, &proof, build_id, received).await?;
+        } else {
+            let error = self.about.error_message.as_deref().unwrap_or("the build failed");
+            results::fail(app, &proof, build_id, error).await?;
         }
-        None => return Err(Error::Malformed("the field success is missing: true or false".into())),
+        Ok(success)
     }
-    Ok(ok(&EndedBuild { success: true, message: "the build has ended".into() }))
+
+    /// Stores the file as it comes: under the lease of its build, or as a draft while nobody knows which that is.
+    async fn file(&mut self, app: &App, shown: &Shown, headers: &HeaderMap, field: Field<'_>) -> Result<(), Error> {
+        if self.received.is_some() || self.draft.is_some() {
+            return Err(Error::Malformed("the field result came twice".into()));
+        }
+        let terms = terms(app, headers)?;
+        let file_name = field.file_name().map(str::to_owned);
+        let source = multipart::bytes(app, field);
+        let proof = shown.proof(self.about.worker_id.as_deref());
+        match (self.about.build_id.as_deref(), proof) {
+            (Some(build_id), Ok(proof)) => {
+                let received = results::receive(app, &proof, build_id, file_name.as_deref(), terms, source).await?;
+                self.received = Some(received);
+            }
+            // The key is good, and a later field may name the worker.
+            (_, proof) => {
+                let caller = shown.worker_caller().ok().map(|caller| &**caller);
+                let draft = results::draft(app, (caller, proof), file_name.as_deref(), terms, source).await?;
+                self.draft = Some(draft);
+            }
+        }
+        Ok(())
+    }
 }
 
 pub(super) fn terms(app: &App, headers: &HeaderMap) -> Result<Terms, Error> {

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use baton_core::{Epoch, Millis, WorkerId, token};
 use baton_proto::{
-    BuildJob, BuilderStats, Claim, ClaimedRun, Polled, PolledQueue, RegisterBuilder, RegisteredBuilder, Time,
-    UnregisteredBuilder,
+    BuildJob, BuilderStats, Capabilities, Claim, ClaimedRun, Polled, PolledQueue, RegisterBuilder, RegisteredBuilder,
+    Time, UnregisteredBuilder,
 };
 use baton_store::{Builder, NewWorker, Scope, WorkerInfo, WorkerStatus};
 
@@ -26,6 +26,8 @@ pub const TOKEN_TTL_MS: Millis = 90_000;
 const CONCURRENT_MAX: u32 = 1_000;
 /// Platforms that one builder may name.
 const PLATFORMS_MAX: usize = 50;
+/// When a builder is told to poll again that got a build and may get another.
+const AT_ONCE_MS: u64 = 1_000;
 /// Counting what waits stops here.
 const PENDING_MAX: u64 = 10_000;
 
@@ -33,7 +35,7 @@ const PENDING_MAX: u64 = 10_000;
 pub async fn register(app: &App, caller: &Caller, new: RegisterBuilder) -> Result<RegisteredBuilder, Error> {
     let namespace = namespace_of(caller);
     caller.may(Scope::Worker, namespace)?;
-    check(&new)?;
+    let (name, capabilities) = check(&new)?;
     let name_id = match new.id.clone().filter(|id| !id.is_empty()) {
         Some(id) => id,
         None => fresh_worker(app).to_string(),
@@ -46,7 +48,7 @@ pub async fn register(app: &App, caller: &Caller, new: RegisterBuilder) -> Resul
     let still_working = new.active_build_count.is_some_and(|count| count > 0);
     let worker = match &known {
         Some(known) if still_working && goes_on(app, known).await? => known.worker,
-        _ => make_worker(app, caller, &name_id, &new).await?,
+        _ => make_worker(app, caller, &name_id, name, capabilities).await?,
     };
     crash::point("register.made");
     let set = app.store.set_builder(namespace, &name_id, worker, Some(&caller.key_id), TOKEN_TTL_MS).await?;
@@ -55,34 +57,37 @@ pub async fn register(app: &App, caller: &Caller, new: RegisterBuilder) -> Resul
     if let Some(replaced) = set.replaced {
         end(app, replaced, "the builder registered anew").await?;
     }
-    let status = match known {
-        Some(_) => "re-registered",
-        None => "registered",
-    };
-    if status == "re-registered" {
+    if known.is_some() {
         audit::act(app, caller, "builder.registered_again", &name_id, "its old token is dead", Some(namespace)).await?;
     }
+    let status = if known.is_some() { "re-registered" } else { "registered" };
     Ok(RegisteredBuilder {
         id: name_id,
         access_token: token::builder(&app.secret, worker, set.token),
         status: status.into(),
+        message: format!("Worker {status} successfully"),
+        base_image_id: app.current().build_base_image.clone(),
     })
 }
 
-fn check(new: &RegisterBuilder) -> Result<(), Error> {
+/// What a builder is called and can do, if both are there and good.
+fn check(new: &RegisterBuilder) -> Result<(&str, &Capabilities), Error> {
+    let missing =
+        |what: &str| Error::Malformed(format!("{what} is missing: a worker registers with its name and capabilities"));
+    let name = new.name.as_deref().ok_or_else(|| missing("name"))?;
+    let capabilities = new.capabilities.as_ref().ok_or_else(|| missing("capabilities"))?;
     new.id.as_deref().filter(|id| !id.is_empty()).map_or(Ok(()), |id| check_name("id", id))?;
-    check_name("name", &new.name)?;
-    check_text("name", &new.name)?;
-    let platforms = &new.capabilities.platforms;
-    if platforms.is_empty() || platforms.len() > PLATFORMS_MAX {
-        return Err(Error::Invalid(format!("capabilities.platforms must name 1 to {PLATFORMS_MAX} platforms")));
+    check_name("name", name)?;
+    check_text("name", name)?;
+    if capabilities.platforms.len() > PLATFORMS_MAX {
+        return Err(Error::Invalid(format!("capabilities.platforms may name {PLATFORMS_MAX} platforms")));
     }
-    platforms.iter().try_for_each(|platform| check_name("capabilities.platforms", platform))?;
-    match new.capabilities.max_concurrent_builds {
+    capabilities.platforms.iter().try_for_each(|platform| check_name("capabilities.platforms", platform))?;
+    match capabilities.max_concurrent_builds {
         Some(many) if !(1..=CONCURRENT_MAX).contains(&many) => {
             Err(Error::Invalid(format!("capabilities.maxConcurrentBuilds must be 1 to {CONCURRENT_MAX}")))
         }
-        Some(_) | None => Ok(()),
+        Some(_) | None => Ok((name, capabilities)),
     }
 }
 
@@ -104,22 +109,32 @@ async fn goes_on(app: &App, known: &Builder) -> Result<bool, Error> {
     Ok(known.revoked_at.is_none() && worker.is_some_and(|worker| worker.status != WorkerStatus::Offline))
 }
 
-async fn make_worker(app: &App, caller: &Caller, name_id: &str, new: &RegisterBuilder) -> Result<WorkerId, Error> {
-    let mut types = new.capabilities.platforms.clone();
+async fn make_worker(
+    app: &App,
+    caller: &Caller,
+    name_id: &str,
+    name: &str,
+    capabilities: &Capabilities,
+) -> Result<WorkerId, Error> {
+    let mut types = match capabilities.platforms.as_slice() {
+        // One that names none builds for all of them.
+        [] => super::submit::platforms(&app.current()).map(str::to_owned).collect(),
+        named => named.to_vec(),
+    };
     types.sort_unstable();
     types.dedup();
     let worker = NewWorker {
         id: fresh_worker(app),
         instance: None,
         namespace: namespace_of(caller).to_owned(),
-        name: new.name.clone(),
+        name: name.to_owned(),
         info: WorkerInfo {
             queues: vec![QUEUE.to_owned()],
             types,
             labels: BTreeMap::from([(BUILDER_LABEL.to_owned(), name_id.to_owned())]),
             ..WorkerInfo::default()
         },
-        max_concurrent: new.capabilities.max_concurrent_builds.unwrap_or(1),
+        max_concurrent: capabilities.max_concurrent_builds.unwrap_or(1),
         ttl_ms: app.current().build_heartbeat_timeout_ms as Millis,
         key_id: Some(caller.key_id.clone()),
     };
@@ -141,17 +156,9 @@ pub(super) async fn revoke(app: &App, worker: WorkerId) -> Result<(), Error> {
 
 /// Says goodbye.
 pub async fn unregister(app: &App, proof: &Proof<'_>) -> Result<UnregisteredBuilder, Error> {
-    let builder = builder(app, proof).await?;
+    let builder = holder::builder(app, proof).await?;
     let builds_reassigned = end(app, builder.worker, "it said goodbye").await?;
     Ok(UnregisteredBuilder { success: true, builds_reassigned })
-}
-
-async fn builder(app: &App, proof: &Proof<'_>) -> Result<Builder, Error> {
-    match proof {
-        Proof::BuilderToken(caller, shown) => holder::builder_by_token(app, caller, shown).await,
-        Proof::BuilderName(caller, name) => holder::builder_by_name(app, caller, name).await,
-        Proof::Machine(_) | Proof::Lease(_) => Err(Error::Forbidden("only a worker can do this".into())),
-    }
 }
 
 /// Refuses a poll of a builder that polls too often.
@@ -160,16 +167,16 @@ fn admit(app: &App, worker: WorkerId) -> Result<(), Error> {
 }
 
 /// Looks for work, and changes the token.
-pub async fn poll(app: &App, caller: &Caller, proof: &Proof<'_>) -> Result<Polled, Error> {
+pub async fn poll(app: &App, proof: &Proof<'_>) -> Result<Polled, Error> {
     let (builder, next) = match proof {
         Proof::BuilderToken(caller, shown) => {
             // Before the token is changed: a poll that is refused changes nothing, and can be repeated with the same one.
             if let Some((worker, _)) = token::open_builder(&app.secret, shown) {
                 admit(app, worker)?;
             }
-            holder::token_shown(app, caller, shown, Some(TOKEN_TTL_MS)).await?
+            holder::token_shown(app, *caller, shown, Some(TOKEN_TTL_MS)).await?
         }
-        Proof::BuilderName(_, name_id) => {
+        Proof::BuilderName(caller, name_id) => {
             let builder = holder::builder_by_name(app, caller, name_id).await?;
             admit(app, builder.worker)?;
             let next = builder.token;
@@ -182,7 +189,8 @@ pub async fn poll(app: &App, caller: &Caller, proof: &Proof<'_>) -> Result<Polle
     // A poll is a sign of life, like a heartbeat.
     heard_of(app, builder.worker).await.map_err(|error| gone(&builder, error))?;
     let wanted = Claim { max: Some(1), ..Claim::default() };
-    let claimed = match claim::many_or_again(app, caller, builder.worker, wanted).await {
+    let caller = Caller::of_worker(builder.key_id.as_deref(), &builder.namespace);
+    let claimed = match claim::many_or_again(app, &caller, builder.worker, wanted).await {
         Ok((claimed, again)) => claimed.into_iter().next().map(|claimed| (claimed, again)),
         // It has as much as it can do, is on its way out, or feels unwell: no work, and no error.
         Err(Error::WorkerFull | Error::WorkerDraining | Error::WorkerUnfit(_)) => None,
@@ -197,11 +205,16 @@ pub async fn poll(app: &App, caller: &Caller, proof: &Proof<'_>) -> Result<Polle
         None => None,
     };
     let next = next.unwrap_or(builder.token);
+    let pending = pending(app, &builder.namespace).await?;
+    let poll_after_ms = match job.is_some() && pending > 0 {
+        true => AT_ONCE_MS,
+        false => app.polls.pause_ms(&app.current()),
+    };
     Ok(Polled {
         job,
         access_token: token::builder(&app.secret, builder.worker, next),
-        queue: PolledQueue { pending: pending(app, &builder.namespace).await? },
-        poll_after_ms: app.current().build_poll_after_ms,
+        queue: PolledQueue { pending },
+        poll_after_ms,
     })
 }
 
@@ -218,7 +231,10 @@ async fn job(app: &App, builder: &Builder, claimed: ClaimedRun, again: bool) -> 
     let found = find(app, &claimed.run_id).await?;
     let run = run_id(&claimed.run_id)?;
     if !again {
-        logs::note(app, &found, format!("Assigned to worker {} (attempt {})", builder.name_id, claimed.epoch)).await;
+        let name =
+            app.workers.get(builder.worker).await?.map_or_else(|| builder.name_id.clone(), |known| known.name.clone());
+        let attempt = claimed.epoch;
+        logs::note(app, run, format!("Build assigned to worker {name} (attempt {attempt})")).await;
     }
     let path = |file: &str| format!("/api/builds/{}/{file}", claimed.run_id);
     let has_certs = matches!(found.build.submitted.source, baton_store::BuildSource::Files { certs: Some(_), .. });
@@ -263,6 +279,7 @@ pub async fn stats(app: &App, caller: &Caller, name_id: &str) -> Result<BuilderS
     let builder = app.store.builder(namespace, name_id).await?.ok_or_else(|| Error::no_worker(name_id))?;
     let worker = app.store.worker(builder.worker).await?;
     let status = worker.as_ref().map_or(WorkerStatus::Offline, |worker| worker.status);
+    let active = worker.as_ref().map_or(0, |worker| worker.active);
     let uptime_ms = match status {
         WorkerStatus::Offline => 0,
         WorkerStatus::Online | WorkerStatus::Draining => app.store.now().await? - builder.registered_at,
@@ -272,9 +289,25 @@ pub async fn stats(app: &App, caller: &Caller, name_id: &str) -> Result<BuilderS
         successful_builds: builder.succeeded,
         failed_builds: builder.failed,
         worker_name: worker.map_or_else(|| builder.name_id.clone(), |worker| worker.name),
-        status: crate::service::workers::status_name(status).to_lowercase(),
-        uptime: (uptime_ms.max(0) / 1_000) as u64,
+        status: match status {
+            WorkerStatus::Offline => "offline",
+            WorkerStatus::Online | WorkerStatus::Draining if active > 0 => "building",
+            WorkerStatus::Online | WorkerStatus::Draining => "idle",
+        }
+        .into(),
+        uptime: span(uptime_ms / 1_000),
     })
+}
+
+/// A span of time for people, in its two largest units.
+fn span(seconds: Millis) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
+    match seconds {
+        ..60 => format!("{}s", seconds.max(0)),
+        60..3_600 => format!("{minutes}m {}s", seconds % 60),
+        3_600..86_400 => format!("{hours}h {}m", minutes % 60),
+        86_400.. => format!("{days}d {}h", hours % 24),
+    }
 }
 
 /// The worker behind a name: of a builder, or of a worker of the native API.
@@ -282,5 +315,19 @@ pub async fn worker_named(app: &App, caller: &Caller, name_id: &str) -> Result<W
     match app.store.builder(namespace_of(caller), name_id).await? {
         Some(builder) => Ok(builder.worker),
         None => crate::service::worker_id(name_id),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_have_two_units() {
+        for (seconds, shown) in
+            [(-1, "0s"), (38, "38s"), (83, "1m 23s"), (8_100, "2h 15m"), (86_399, "23h 59m"), (273_600, "3d 4h")]
+        {
+            assert_eq!(span(seconds), shown);
+        }
     }
 }

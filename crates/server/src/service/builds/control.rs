@@ -1,11 +1,11 @@
 //! cancel and retry of builds.
 
-use baton_core::Millis;
+use baton_core::{Millis, State};
 use baton_proto::{CancelledBuild, SubmittedBuild};
 use baton_store::{Idempotency, Scope};
 
 use super::submit::{Wanted, take_in};
-use super::{Reader, status_of, visible};
+use super::{Reader, logs, status_of, visible};
 use crate::service::cancel::tell_holder;
 use crate::service::{check_name, settle};
 use crate::{App, Error};
@@ -19,6 +19,9 @@ pub async fn cancel(app: &App, reader: &Reader<'_>, id: &str) -> Result<Cancelle
     let changes = app.store.cancel(vec![run], app.current().cancel_grace_ms as Millis).await?;
     app.after().changed([run].into_iter(), &changes);
     let outcome = settle(app, run, changes.verdicts[0]).await?;
+    if outcome.state == State::Cancelled {
+        logs::note(app, run, "Build cancelled".into()).await;
+    }
     tell_holder(app, run, outcome).await?;
     Ok(CancelledBuild { success: true, status: status_of(outcome.state) })
 }
@@ -27,10 +30,6 @@ pub async fn cancel(app: &App, reader: &Reader<'_>, id: &str) -> Result<Cancelle
 pub async fn retry(app: &App, reader: &Reader<'_>, id: &str, key: Option<&str>) -> Result<SubmittedBuild, Error> {
     key.map_or(Ok(()), |key| check_name("Idempotency-Key", key))?;
     let found = visible(app, reader, Scope::Submit, id).await?;
-    if !found.record.state.is_ended() {
-        let status = status_of(found.record.state).as_str();
-        return Err(Error::Conflict(format!("the build is {status}; cancel it before you retry it")));
-    }
     let run = found.record.id;
     let wanted = Wanted {
         build: found.build.submitted,
@@ -40,5 +39,7 @@ pub async fn retry(app: &App, reader: &Reader<'_>, id: &str, key: Option<&str>) 
         input: String::from_utf8_lossy(&found.record.input).into_owned(),
         retry_of: Some(run),
     };
-    take_in(app, wanted).await
+    let submitted = take_in(app, wanted).await?;
+    logs::note(app, run, format!("Retried as build {}", submitted.id)).await;
+    Ok(submitted)
 }

@@ -59,7 +59,7 @@ pub enum TooLate<'a> {
 pub async fn take_in<'a>(app: &'a App, new: NewFile<'_>, source: Source<'a>) -> Result<File, Error> {
     let source = match new.owner.kind() {
         ArtifactKind::Certs => source,
-        ArtifactKind::Source | ArtifactKind::Result => not_empty(source).await?,
+        ArtifactKind::Source | ArtifactKind::Result | ArtifactKind::Draft => not_empty(source).await?,
     };
     take_in_time(app, new, source).await?.map_err(|_| Error::LeaseLost)
 }
@@ -78,7 +78,9 @@ pub async fn take_in_time<'a>(
         async move {
             match kind {
                 ArtifactKind::Certs => app.storage.put_sealed(&app.seal, &path, source, terms).await,
-                ArtifactKind::Source | ArtifactKind::Result => app.storage.put(&path, source, terms).await,
+                ArtifactKind::Source | ArtifactKind::Result | ArtifactKind::Draft => {
+                    app.storage.put(&path, source, terms).await
+                }
             }
         }
         .boxed()
@@ -278,7 +280,8 @@ pub(crate) fn path_of(id: Uuid, kind: ArtifactKind) -> ArtifactPath {
     let file = match kind {
         ArtifactKind::Source => "source",
         ArtifactKind::Certs => "certs",
-        ArtifactKind::Result => "result",
+        // A draft stays where it is when it becomes a result.
+        ArtifactKind::Result | ArtifactKind::Draft => "result",
     };
     ArtifactPath::of_file(id, &Segment::new(file).expect("the three names are good ones"))
 }
@@ -290,13 +293,30 @@ fn plain_name(name: Option<&str>, kind: ArtifactKind) -> String {
     match (plain.trim_matches([' ', '.']), kind) {
         ("", ArtifactKind::Source) => "source.zip".into(),
         ("", ArtifactKind::Certs) => "certs.zip".into(),
-        ("", ArtifactKind::Result) => "result".into(),
+        ("", ArtifactKind::Result | ArtifactKind::Draft) => "result".into(),
         (plain, _) => plain.to_owned(),
     }
 }
 
 /// Longest name that is kept, in characters.
 const NAME_CHARS_MAX: usize = 120;
+
+/// What a stored file is, by its first bytes.
+pub(crate) async fn content_type(app: &App, path: &ArtifactPath, size: u64) -> Result<&'static str, Error> {
+    let mut reading = app.storage.read(path, 0..size.min(MAGIC_BYTES)).await?;
+    let mut start = Vec::new();
+    while let Some(chunk) = reading.next().await {
+        start.extend_from_slice(&chunk?);
+    }
+    Ok(match start.as_slice() {
+        [b'P', b'K', 3, 4, ..] | [b'P', b'K', 5, 6, ..] => "application/zip",
+        [0x1f, 0x8b, ..] => "application/gzip",
+        _ => "application/octet-stream",
+    })
+}
+
+/// As many bytes tell what a file is.
+const MAGIC_BYTES: u64 = 4;
 
 /// The file of this kind that counts: what was submitted, or the result of the lease that completed the build.
 pub(crate) async fn published(app: &App, found: &Found, kind: ArtifactKind) -> Result<Option<Artifact>, Error> {
@@ -308,7 +328,7 @@ pub(crate) fn of_kind(files: Vec<Artifact>, found: &Found, kind: ArtifactKind) -
     let epoch = match kind {
         ArtifactKind::Source | ArtifactKind::Certs => Epoch(0),
         ArtifactKind::Result if found.record.state == baton_core::State::Completed => found.record.epoch,
-        ArtifactKind::Result => return None,
+        ArtifactKind::Result | ArtifactKind::Draft => return None,
     };
     let of_kind = |file: &&Artifact| file.kind == kind && file.epoch == epoch;
     // One lease may have stored two results, at once or because it had to repeat itself. The one that counts is the one that the

@@ -3,14 +3,17 @@
 //! Such a builder has no name and sends no heartbeats. All builders of one API key are one worker of the kernel, and each build
 //! has a lease of its own, as long as a build may take.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use baton_core::{Millis, State, WorkerId};
 use baton_proto::{BuildView, GitJob, GitResult, NAMESPACE_DEFAULT, SubmitGitBuild};
 use baton_store::{
-    BuildSource, ClaimSlot, LaneName, LeaseRef, NewBuild, NewWorker, Scope, Verdict, WorkerInfo, WorkerStatus,
+    BuildSource, ClaimSlot, Claimed, LaneName, LeaseRef, NewBuild, NewWorker, Scope, Verdict, WorkerInfo, WorkerStatus,
 };
+use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -18,14 +21,45 @@ use super::submit::{Wanted, once, take_in};
 use super::{Found, PLATFORM_GIT, QUEUE, find, logs, namespace_of, no_build, read};
 use crate::auth::Caller;
 use crate::polls::Poller;
+use crate::service::renew;
 use crate::service::{check_name, check_text, message};
-use crate::workers::BUILDER_LABEL;
+use crate::workers::{BUILDER_LABEL, KnownWorker};
 use crate::{App, Error, crash};
 
 /// Builds that the builders of one API key may do at once.
 const CONCURRENT_MAX: u32 = 10_000;
 /// Longest address of a repository, in bytes.
 const URL_BYTES_MAX: usize = 2_000;
+/// Most API keys whose workers are remembered; beyond it the memory starts over.
+const REMEMBERED_MAX: usize = 10_000;
+
+/// The workers that stand for the builders of API keys, as far as this server knows them: a claim then costs one write.
+#[derive(Debug, Default)]
+pub struct KeyWorkers {
+    known: Mutex<HashMap<(String, String), Arc<KnownWorker>>>,
+}
+
+impl KeyWorkers {
+    fn get(&self, caller: &Caller) -> Option<Arc<KnownWorker>> {
+        self.known.lock().expect("nobody panics while holding it").get(&Self::key(caller)).cloned()
+    }
+
+    fn set(&self, caller: &Caller, worker: Arc<KnownWorker>) {
+        let mut known = self.known.lock().expect("nobody panics while holding it");
+        if known.len() >= REMEMBERED_MAX {
+            known.clear();
+        }
+        known.insert(Self::key(caller), worker);
+    }
+
+    fn forget(&self, caller: &Caller) {
+        self.known.lock().expect("nobody panics while holding it").remove(&Self::key(caller));
+    }
+
+    fn key(caller: &Caller) -> (String, String) {
+        (namespace_of(caller).to_owned(), caller.key_id.clone())
+    }
+}
 
 /// Takes a build in.
 pub async fn submit(app: &App, caller: &Caller, new: SubmitGitBuild, key: Option<&str>) -> Result<BuildView, Error> {
@@ -95,45 +129,93 @@ pub async fn claim(app: &App, caller: &Caller) -> Result<Option<GitJob>, Error> 
     caller.may(Scope::Worker, namespace)?;
     let poller = Poller::Key(caller.key_id.clone());
     app.polls.admit(&poller, &app.current(), app.store.clock().local())?;
-    let worker = worker_of(app, caller).await?;
     let name = LaneName { namespace: namespace.to_owned(), queue: QUEUE.to_owned(), kind: PLATFORM_GIT.to_owned() };
     let lane = app.lanes.get(vec![name]).await?[0];
-    let slot = ClaimSlot {
-        worker,
-        name: caller.key_id.clone(),
-        lanes: vec![lane.lane],
-        room: 1,
-        claim_no: 0,
-        start: true,
-        lease_ms: Some(app.current().build_git_lease_ms as Millis),
+    let claim = async |worker: Arc<KnownWorker>| {
+        let slot = ClaimSlot {
+            worker: worker.id,
+            name: caller.key_id.clone(),
+            lanes: vec![lane.lane],
+            room: 1,
+            claim_no: 0,
+            start: true,
+            lease_ms: Some(app.current().build_git_lease_ms as Millis),
+        };
+        app.dispatcher.poll(lane.queue, slot, Instant::now()).await
     };
-    let Some(claimed) = app.dispatcher.poll(lane.queue, slot, Instant::now()).await?.into_iter().next() else {
-        return Ok(None);
+    let claimed = match app.key_workers.get(caller) {
+        Some(worker) => {
+            heard_of(app, &worker).await?;
+            claim(worker).await
+        }
+        None => claim(register(app, caller).await?).await,
     };
+    let claimed = match claimed {
+        // Somebody took it offline, or it was silent for too long: this is its next incarnation.
+        Err(Error::WorkerOffline | Error::NotFound { .. }) => claim(register(app, caller).await?).await,
+        other => other,
+    };
+    let Some(claimed) = claimed?.into_iter().next() else { return Ok(None) };
     app.polls.brought_work(&poller);
     crash::point("git.claimed");
-    let found = find(app, &claimed.run.to_string()).await?;
-    logs::note(app, &found, format!("Assigned to a builder with the API key {}", caller.key_id)).await;
-    Ok(Some(job(&found)?))
+    let job = job(&claimed)?;
+    logs::note(app, claimed.run, format!("Build assigned to a builder with the API key {}", caller.key_id)).await;
+    Ok(Some(job))
 }
 
-fn job(found: &Found) -> Result<GitJob, Error> {
-    let BuildSource::Git { slug, version, url, reference, image } = found.build.submitted.source.clone() else {
-        return Err(Error::Internal);
-    };
+/// What a builder has to know, as the run carries it.
+#[derive(Deserialize)]
+struct Input {
+    project: String,
+    git: Repository,
+}
+
+#[derive(Deserialize)]
+struct Repository {
+    url: String,
+    #[serde(rename = "ref")]
+    reference: String,
+    image: String,
+    version: String,
+}
+
+fn job(claimed: &Claimed) -> Result<GitJob, Error> {
+    let Input { project, git } = serde_json::from_slice(&claimed.input).map_err(|error| {
+        tracing::error!(%error, run = %claimed.run, "a build from a repository has an input that is none");
+        Error::Internal
+    })?;
     Ok(GitJob {
-        id: found.record.id.to_string(),
-        project_slug: slug,
-        version,
-        source_url: url,
-        reference,
-        docker_image: image,
+        id: claimed.run.to_string(),
+        project_slug: project,
+        version: git.version,
+        source_url: git.url,
+        reference: git.reference,
+        docker_image: git.image,
     })
 }
 
-/// The worker of the kernel that stands for all builders of an API key. Asking for work is its sign of life.
-async fn worker_of(app: &App, caller: &Caller) -> Result<WorkerId, Error> {
-    let ttl_ms = app.current().build_git_lease_ms as Millis;
+/// The sign of life of the worker that stands for all builders of an API key: one of them has asked for work.
+async fn heard_of(app: &App, known: &Arc<KnownWorker>) -> Result<(), Error> {
+    let lease_ms = app.current().build_git_lease_ms;
+    // Never shorter: a build that was claimed before has the longer lease.
+    let ttl_ms = worker_ttl_ms(lease_ms);
+    let longer_ms = known.new_ttl_ms(ttl_ms).filter(|new| *new > known.ttl_ms.load(Ordering::Relaxed));
+    if app.store.clock().fixed().is_some() {
+        renew::sign_of_life(app, known, longer_ms).await?;
+    } else if longer_ms.is_some() || !known.is_renewed_within(Duration::from_millis(lease_ms / 8)) {
+        renew::sign_of_life_beside(app, known, longer_ms);
+    }
+    Ok(())
+}
+
+/// Longer than the leases of builds by as much as a sign of life may be late, so that it never cuts one of them short.
+fn worker_ttl_ms(lease_ms: u64) -> Millis {
+    (lease_ms + lease_ms / 4) as Millis
+}
+
+/// Registers the worker of the kernel that stands for all builders of an API key.
+async fn register(app: &App, caller: &Caller) -> Result<Arc<KnownWorker>, Error> {
+    app.key_workers.forget(caller);
     let namespace = caller.namespace.as_deref().unwrap_or(NAMESPACE_DEFAULT);
     let mut random = [0; 16];
     app.entropy.fill(&mut random);
@@ -149,7 +231,7 @@ async fn worker_of(app: &App, caller: &Caller) -> Result<WorkerId, Error> {
             ..WorkerInfo::default()
         },
         max_concurrent: CONCURRENT_MAX,
-        ttl_ms,
+        ttl_ms: worker_ttl_ms(app.current().build_git_lease_ms),
         key_id: Some(caller.key_id.clone()),
     };
     let before = async || match &new.instance {
@@ -164,25 +246,26 @@ async fn worker_of(app: &App, caller: &Caller) -> Result<WorkerId, Error> {
             registered = app.store.register(NewWorker { instance: None, ..new }).await?;
         }
     }
-    if let Some(known) = app.workers.get(registered.id).await? {
-        // Never shorter: a build that was claimed before has the longer lease.
-        let longer_ms = known.new_ttl_ms(ttl_ms).filter(|new| *new > known.ttl_ms.load(Ordering::Relaxed));
-        crate::service::renew::sign_of_life(app, &known, longer_ms).await?;
-    }
-    Ok(registered.id)
+    let known = app.workers.get(registered.id).await?.ok_or(Error::Internal)?;
+    heard_of(app, &known).await?;
+    app.key_workers.set(caller, known.clone());
+    Ok(known)
 }
 
 /// Ends a build.
 pub async fn result(app: &App, caller: &Caller, id: &str, result: GitResult) -> Result<BuildView, Error> {
     let namespace = namespace_of(caller);
     caller.may(Scope::Worker, namespace)?;
-    let failed = match result.status.as_str() {
-        "success" => false,
-        "failed" => true,
-        other => return Err(Error::Malformed(format!("status must be success or failed, not {other:?}"))),
+    let failed = match result.status.as_deref() {
+        Some("success") => false,
+        Some("failed") => true,
+        Some(other) => return Err(Error::Malformed(format!("status must be success or failed, not {other:?}"))),
+        None => return Err(Error::Malformed("status is missing: success or failed".into())),
     };
-    if result.job_id != id {
-        return Err(Error::Malformed(format!("job_id {:?} is not the build of the path", result.job_id)));
+    match result.job_id.as_deref() {
+        Some(job_id) if job_id == id => {}
+        Some(other) => return Err(Error::Malformed(format!("job_id {other:?} is not the build of the path"))),
+        None => return Err(Error::Malformed("job_id is missing: the build that this is the result of".into())),
     }
     let found = find(app, id).await?;
     if found.build.submitted.namespace != namespace {
@@ -200,7 +283,7 @@ pub async fn result(app: &App, caller: &Caller, id: &str, result: GitResult) -> 
     }
     let lease = LeaseRef { run: found.record.id, epoch: found.record.epoch };
     if let Some(text) = result.logs.as_deref().filter(|text| !text.is_empty()) {
-        logs::append(app, &found, Some(lease), None, logs::lines_of(text)).await?;
+        logs::append(app, lease.run, Some(lease), None, logs::lines_of(text)).await?;
     }
     crash::point("complete.begun");
     let changes = match failed {
@@ -222,7 +305,14 @@ pub async fn result(app: &App, caller: &Caller, id: &str, result: GitResult) -> 
     crash::point("complete.written");
     app.after().changed([lease.run].into_iter(), &changes);
     match changes.verdicts[0] {
-        Verdict::Done { .. } | Verdict::Refused(baton_core::Refused::AlreadyDone) => read::again(app, &found).await,
+        Verdict::Done { .. } => {
+            match failed {
+                false => logs::note(app, lease.run, "Build completed successfully".into()).await,
+                true => logs::complain(app, lease.run, format!("Build failed: {}", error_of(&result))).await,
+            }
+            read::again(app, &found).await
+        }
+        Verdict::Refused(baton_core::Refused::AlreadyDone) => read::again(app, &found).await,
         Verdict::Refused(_) | Verdict::Unknown => Err(not_running(&find(app, id).await?)),
     }
 }

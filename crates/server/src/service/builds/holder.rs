@@ -1,6 +1,7 @@
 //! Who holds a build, proven in one of the ways that builders, machines and workers have.
 
 use baton_core::{RunId, token};
+use baton_proto::NAMESPACE_DEFAULT;
 use baton_store::{Builder, LeaseRef, Scope, TokenAnswer};
 
 use super::{Found, find, namespace_of, no_build};
@@ -11,8 +12,8 @@ use crate::{App, Error};
 /// What a builder, a machine or a worker shows.
 #[derive(Clone, Debug)]
 pub enum Proof<'a> {
-    /// The token of a builder, with its API key.
-    BuilderToken(&'a Caller, &'a str),
+    /// The token of a builder, with or without its API key.
+    BuilderToken(Option<&'a Caller>, &'a str),
     /// The name of a builder, with the API key it registered with.
     BuilderName(&'a Caller, &'a str),
     /// The token of a machine that builds for a lease.
@@ -22,36 +23,42 @@ pub enum Proof<'a> {
 }
 
 /// The builder that shows this token. It is not exchanged for a new one.
-pub(crate) async fn builder_by_token(app: &App, caller: &Caller, shown: &str) -> Result<Builder, Error> {
+pub(crate) async fn builder_by_token(app: &App, caller: Option<&Caller>, shown: &str) -> Result<Builder, Error> {
     token_shown(app, caller, shown, None).await.map(|(builder, _)| builder)
 }
 
 /// The builder that shows this token, and the number of the next one when `rotate` wants it.
 pub(crate) async fn token_shown(
     app: &App,
-    caller: &Caller,
+    caller: Option<&Caller>,
     shown: &str,
     rotate: Option<i64>,
 ) -> Result<(Builder, Option<i64>), Error> {
-    caller.has(Scope::Worker)?;
+    caller.map_or(Ok(()), |caller| caller.has(Scope::Worker))?;
     let expired = || Error::TokenExpired("the worker token has expired or was replaced; register again".into());
     let (worker, number) = token::open_builder(&app.secret, shown)
         .ok_or_else(|| Error::TokenExpired("X-Worker-Token is no token of this server; register again".into()))?;
     // Before the token is changed or taken for a copy: whoever has another key has no business with it.
-    if let Some(known) = app.workers.get(worker).await? {
+    let known = app.workers.get(worker).await?;
+    if let (Some(known), Some(caller)) = (&known, caller) {
         let name = known.builder.as_deref().unwrap_or(&known.name);
         caller.may_act_for(name, known.key_id.as_deref(), &known.namespace)?;
     }
     match app.store.token_shown(worker, number, rotate).await? {
         TokenAnswer::Good { builder, next } => {
-            caller.may_act_for(&builder.name_id, builder.key_id.as_deref(), &builder.namespace)?;
+            if let Some(caller) = caller {
+                caller.may_act_for(&builder.name_id, builder.key_id.as_deref(), &builder.namespace)?;
+            }
             Ok((builder, next))
         }
         TokenAnswer::Expired | TokenAnswer::Dead => Err(expired()),
         TokenAnswer::Replayed => {
             let detail = "an old token was shown again: somebody has copied it, or two processes share it";
-            audit::act(app, caller, "builder.revoked", &worker.to_string(), detail, caller.namespace.as_deref())
-                .await?;
+            let (key_id, namespace) = known
+                .as_ref()
+                .map_or((None, NAMESPACE_DEFAULT), |known| (known.key_id.as_deref(), known.namespace.as_str()));
+            let actor = caller.cloned().unwrap_or_else(|| Caller::of_worker(key_id, namespace));
+            audit::act(app, &actor, "builder.revoked", &worker.to_string(), detail, Some(namespace)).await?;
             super::builders::revoke(app, worker).await?;
             Err(Error::TokenExpired(format!("{detail}; the worker was revoked and has to register again")))
         }
@@ -59,16 +66,30 @@ pub(crate) async fn token_shown(
     }
 }
 
-/// The builder with this name, for the API key it registered with.
+/// The builder with this name, for the API key it registered with; or for anybody, where workers without a credential are let in.
 pub(crate) async fn builder_by_name(app: &App, caller: &Caller, name_id: &str) -> Result<Builder, Error> {
     caller.has(Scope::Worker)?;
     let builder = app.store.builder(namespace_of(caller), name_id).await?.ok_or_else(|| Error::no_worker(name_id))?;
-    if builder.key_id.as_deref() != Some(caller.key_id.as_str()) {
+    if builder.key_id.as_deref() != Some(caller.key_id.as_str()) && !caller.is_anonymous() {
         return Err(Error::Forbidden(format!("the worker {name_id} registered with another API key")));
     }
     match builder.revoked_at {
         Some(_) => Err(Error::TokenExpired("the worker was revoked; register again".into())),
         None => Ok(builder),
+    }
+}
+
+/// The builder that a proof names. An unknown name is no credential.
+pub(crate) async fn builder(app: &App, proof: &Proof<'_>) -> Result<Builder, Error> {
+    match proof {
+        Proof::BuilderToken(caller, shown) => builder_by_token(app, *caller, shown).await,
+        Proof::BuilderName(caller, name) => match builder_by_name(app, caller, name).await {
+            Err(Error::NotFound { .. }) => {
+                Err(Error::Forbidden(format!("there is no worker {name} that X-Worker-Id could name; register first")))
+            }
+            other => other,
+        },
+        Proof::Machine(_) | Proof::Lease(_) => Err(Error::Forbidden("only a worker can do this".into())),
     }
 }
 
@@ -84,8 +105,7 @@ pub(crate) async fn lease(app: &App, proof: &Proof<'_>, id: &str) -> Result<(Fou
 /// The lease that is or was the caller's: also of a build that has ended since.
 pub(crate) async fn known_lease(app: &App, proof: &Proof<'_>, id: &str) -> Result<(Found, LeaseRef), Error> {
     let builder = match proof {
-        Proof::BuilderToken(caller, shown) => builder_by_token(app, caller, shown).await?,
-        Proof::BuilderName(caller, name) => builder_by_name(app, caller, name).await?,
+        Proof::BuilderToken(..) | Proof::BuilderName(..) => builder(app, proof).await?,
         Proof::Machine(shown) => {
             let run = parse(id)?;
             let epoch = token::open_machine(&app.secret, run, shown)

@@ -1,10 +1,11 @@
 //! Logs of builds.
 
+use baton_core::RunId;
 use baton_proto::{BuildLogLine, BuildLogs, NewLogLine, NewLogs, Time};
 use baton_store::{LeaseRef, LogAnswer, LogLine, LogRecord, Scope};
 
 use super::holder::{self, Proof};
-use super::{Found, Reader, heard_of, no_build, visible};
+use super::{Reader, heard_of, no_build, visible};
 use crate::{App, Error, crash};
 
 /// Lines in one call.
@@ -14,8 +15,8 @@ pub const PAGE_LINES: usize = 1_000;
 /// Longest word for a level, in bytes; the rest is cut off.
 const LEVEL_BYTES_MAX: usize = 20;
 
-/// Adds lines for the holder of the live lease. Returns the number of the last one.
-pub async fn add(app: &App, proof: &Proof<'_>, id: &str, logs: NewLogs) -> Result<u64, Error> {
+/// Adds lines for the holder of the live lease. Returns how many came, and the number of the last one.
+pub async fn add(app: &App, proof: &Proof<'_>, id: &str, logs: NewLogs) -> Result<(usize, u64), Error> {
     let (found, lease) = holder::lease(app, proof, id).await?;
     if let Some(worker) = found.record.worker {
         heard_of(app, worker).await?;
@@ -30,7 +31,8 @@ pub async fn add(app: &App, proof: &Proof<'_>, id: &str, logs: NewLogs) -> Resul
     if lines.len() > LINES_MAX {
         return Err(Error::Invalid(format!("at most {LINES_MAX} lines in one call, not {}", lines.len())));
     }
-    append(app, &found, Some(lease), first, lines.into_iter().map(line).collect()).await
+    let count = lines.len();
+    Ok((count, append(app, lease.run, Some(lease), first, lines.into_iter().map(line).collect()).await?))
 }
 
 fn line(new: NewLogLine) -> LogLine {
@@ -42,12 +44,11 @@ fn line(new: NewLogLine) -> LogLine {
 /// Adds lines that are known to be allowed.
 pub(super) async fn append(
     app: &App,
-    found: &Found,
+    run: RunId,
     lease: Option<LeaseRef>,
     first: Option<u64>,
     lines: Vec<LogLine>,
 ) -> Result<u64, Error> {
-    let run = found.record.id;
     match app.store.add_logs(run, lease, first, lines, app.current().build_log_bytes_max).await? {
         LogAnswer::Kept(last) | LogAnswer::Full(last) => {
             crash::point("logs.written");
@@ -64,10 +65,19 @@ pub(super) async fn append(
 }
 
 /// Writes a line of the server's own. It is only for people, so that it could not be written is no reason to fail.
-pub(super) async fn note(app: &App, found: &Found, message: String) {
-    let line = LogLine { level: "info".into(), message, at: None };
-    if let Err(error) = append(app, found, None, None, vec![line]).await {
-        tracing::debug!(%error, build = %found.record.id, "a line of the log was not written");
+pub(super) async fn note(app: &App, run: RunId, message: String) {
+    write(app, run, "info", message).await;
+}
+
+/// As [`note`], about what went wrong.
+pub(super) async fn complain(app: &App, run: RunId, message: String) {
+    write(app, run, "error", message).await;
+}
+
+async fn write(app: &App, run: RunId, level: &str, message: String) {
+    let line = LogLine { level: level.into(), message, at: None };
+    if let Err(error) = append(app, run, None, None, vec![line]).await {
+        tracing::debug!(%error, build = %run, "a line of the log was not written");
     }
 }
 
@@ -83,11 +93,20 @@ pub(super) fn lines_of(text: &str) -> Vec<LogLine> {
 pub async fn read(app: &App, reader: &Reader<'_>, id: &str, after: u64, limit: usize) -> Result<BuildLogs, Error> {
     let found = visible(app, reader, Scope::Read, id).await?;
     let records = app.store.logs(found.record.id, after, limit).await?;
-    Ok(BuildLogs { logs: records.into_iter().map(shown).collect() })
+    Ok(BuildLogs {
+        build_id: id.to_owned(),
+        logs: records.into_iter().map(|record| shown(found.record.id, record)).collect(),
+    })
 }
 
-pub(crate) fn shown(record: LogRecord) -> BuildLogLine {
-    BuildLogLine { number: record.number, level: record.level, message: record.message, timestamp: Time(record.at) }
+pub(crate) fn shown(run: RunId, record: LogRecord) -> BuildLogLine {
+    BuildLogLine {
+        build_id: run.to_string(),
+        number: record.number,
+        level: record.level,
+        message: record.message,
+        timestamp: Time(record.at),
+    }
 }
 
 #[cfg(test)]

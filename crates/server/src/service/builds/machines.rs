@@ -1,18 +1,23 @@
 //! Virtual machines that build: they make themselves known with a one-time password and then act with a token that dies with
 //! the lease.
 
-use baton_core::{Millis, RunId, token};
+use baton_core::{Millis, RunId, State, token};
 use baton_proto::Time;
-use baton_store::{Machine, Measured, OtpAnswer, Scope};
+use baton_store::{LeaseRef, Machine, Measured, NewMeasurement, OtpAnswer, Scope};
 
 use super::holder::{self, Proof};
-use super::{Reader, find, heard_of, logs, no_build, visible};
+use super::{Found, Reader, find, heard_of, logs, no_build, visible};
+use crate::auth::Caller;
 use crate::{App, Error};
 
 /// How long a one-time password is good, from the claim.
 pub const OTP_TTL_MS: Millis = 600_000;
 /// Measurements kept of one build: one every five seconds for five hours.
 const MEASURED_MAX: usize = 3_600;
+/// The most that can be true of a measurement: ten processors' worth of per cent, all of the memory, a terabyte.
+const CPU_MAX: f64 = 1_000.0;
+const MEMORY_MAX: f64 = 100.0;
+const MEMORY_MB_MAX: f64 = 1_000_000.0;
 
 /// A machine's token, and how long it is good at least.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +39,7 @@ pub async fn authenticate(app: &App, id: &str, otp: &str) -> Result<Admitted, Er
         OtpAnswer::Used | OtpAnswer::Expired => return Err(wrong()),
         OtpAnswer::LeaseLost => return Err(Error::LeaseLost),
     }
+    logs::note(app, run, "VM authenticated with OTP".into()).await;
     let now = app.store.now().await?;
     Ok(Admitted {
         vm_token: token::machine(&app.secret, run, epoch),
@@ -41,41 +47,115 @@ pub async fn authenticate(app: &App, id: &str, otp: &str) -> Result<Admitted, Er
     })
 }
 
-/// A machine says that it is ready, or that it lives. Both keep the lease.
-pub async fn seen(app: &App, proof: &Proof<'_>, id: &str, ready: bool) -> Result<(), Error> {
+/// A machine says that it is ready. That keeps the lease.
+pub async fn ready(app: &App, proof: &Proof<'_>, id: &str) -> Result<(), Error> {
     let (found, lease) = holder::lease(app, proof, id).await?;
+    sign_of_life(app, &found, lease, true, None).await?;
+    logs::note(app, lease.run, "VM signaled ready".into()).await;
+    Ok(())
+}
+
+/// A machine, or whoever watches it, says that it lives, and perhaps how far it is. That keeps the lease.
+pub async fn alive(app: &App, proof: &Proof<'_>, id: &str, progress: Option<f64>) -> Result<(), Error> {
+    let (found, lease) = match proof {
+        Proof::Machine(shown) if shown.starts_with(token::BEAT_PREFIX) => watcher_lease(app, shown, id).await?,
+        _ => holder::known_lease(app, proof, id).await?,
+    };
+    // Its machine has completed the build, and this comes from a worker that has not noticed yet.
+    if found.record.state == State::Completed && found.record.epoch == lease.epoch {
+        return Ok(());
+    }
+    if !found.record.state.is_held() || found.record.epoch != lease.epoch {
+        return Err(holder::ended_or_lost(&found));
+    }
+    let progress = progress.filter(|progress| progress.is_finite()).map(|progress| progress.clamp(0.0, 100.0));
+    let before = match progress {
+        Some(_) => app.store.machine(lease).await?.and_then(|machine| machine.progress),
+        None => None,
+    };
+    sign_of_life(app, &found, lease, false, progress).await?;
+    if let Some(progress) = progress.filter(|progress| before != Some(*progress)) {
+        logs::note(app, lease.run, format!("Build progress: {progress}%")).await;
+    }
+    Ok(())
+}
+
+async fn watcher_lease(app: &App, shown: &str, id: &str) -> Result<(Found, LeaseRef), Error> {
+    let run: RunId = id.parse().map_err(|_| no_build(id))?;
+    let epoch = token::open_beat(&app.secret, run, shown)
+        .ok_or_else(|| Error::BadCredential("X-VM-Token is not a token of this build's machine".into()))?;
+    Ok((find(app, id).await?, LeaseRef { run, epoch }))
+}
+
+async fn sign_of_life(
+    app: &App,
+    found: &Found,
+    lease: LeaseRef,
+    ready: bool,
+    progress: Option<f64>,
+) -> Result<(), Error> {
     if found.record.cancel_by.is_some() {
         return Err(Error::Cancelling);
     }
-    if !app.store.machine_seen(lease, ready).await? {
+    if !app.store.machine_seen(lease, ready, progress).await? {
         return Err(Error::LeaseLost);
     }
     if let Some(worker) = found.record.worker {
         heard_of(app, worker).await?;
     }
-    app.starts.call_one(lease).await?;
-    if ready {
-        logs::note(app, &found, "The machine is ready".into()).await;
+    app.starts.call_one(lease).await.map(|_| ())
+}
+
+/// Who asks about the machine of a build.
+#[derive(Clone, Debug)]
+pub enum Watcher<'a> {
+    /// Whoever builds it.
+    Holder(Proof<'a>),
+    /// A worker's API key.
+    Key(&'a Caller),
+    /// Somebody without a credential, where a setting lets them in.
+    Anybody,
+}
+
+/// The machine of a build's lease, and a token for its heartbeats once it is ready. Whoever waits for a machine lives.
+pub async fn status(app: &App, watcher: &Watcher<'_>, id: &str) -> Result<(Machine, Option<String>), Error> {
+    let (found, lease) = match watcher {
+        Watcher::Holder(proof) => holder::known_lease(app, proof, id).await?,
+        Watcher::Key(_) | Watcher::Anybody => {
+            let found = find(app, id).await?;
+            if let Watcher::Key(caller) = watcher {
+                caller.may(Scope::Worker, &found.build.submitted.namespace)?;
+            }
+            let lease = LeaseRef { run: found.record.id, epoch: found.record.epoch };
+            (found, lease)
+        }
+    };
+    let is_live = found.record.state.is_held() && found.record.epoch == lease.epoch;
+    if let Some(worker) = found.record.worker.filter(|_| is_live) {
+        heard_of(app, worker).await?;
     }
-    Ok(())
+    let machine = app.store.machine(lease).await?.unwrap_or_default();
+    let is_ready = is_live && machine.ready_at.is_some();
+    Ok((machine, is_ready.then(|| token::beat(&app.secret, lease.run, lease.epoch))))
 }
 
-/// The machine of a build's live lease, as its builder sees it.
-pub async fn status(app: &App, proof: &Proof<'_>, id: &str) -> Result<Machine, Error> {
-    let (_, lease) = holder::known_lease(app, proof, id).await?;
-    Ok(app.store.machine(lease).await?.unwrap_or_default())
-}
-
-/// Keeps a measurement.
-pub async fn measured(
-    app: &App,
-    proof: &Proof<'_>,
-    id: &str,
-    cpu: Option<f64>,
-    memory: Option<f64>,
-) -> Result<(), Error> {
-    let (_, lease) = holder::lease(app, proof, id).await?;
-    match app.store.add_measured(lease, cpu, memory, MEASURED_MAX).await? {
+/// Keeps a measurement, which is a sign of life. One that cannot be true is left out.
+pub async fn measured(app: &App, proof: &Proof<'_>, id: &str, new: NewMeasurement) -> Result<(), Error> {
+    let (found, lease) = holder::lease(app, proof, id).await?;
+    if let Some(worker) = found.record.worker {
+        heard_of(app, worker).await?;
+    }
+    app.starts.call_one(lease).await?;
+    let within = |value: Option<f64>, most: f64| value.filter(|value| (0.0..=most).contains(value));
+    let new = NewMeasurement {
+        cpu: within(new.cpu, CPU_MAX),
+        memory: within(new.memory, MEMORY_MAX),
+        memory_mb: within(new.memory_mb, MEMORY_MB_MAX),
+    };
+    if new == NewMeasurement::default() {
+        return Ok(());
+    }
+    match app.store.add_measured(lease, new, MEASURED_MAX).await? {
         true => Ok(()),
         false => Err(Error::LeaseLost),
     }

@@ -44,6 +44,8 @@ pub enum Reader<'a> {
     Key(&'a Caller),
     /// The token that the build's submitter got.
     Token(&'a str),
+    /// Both. The key counts where it is good for what is asked.
+    KeyOrToken(&'a Caller, &'a str),
 }
 
 /// The namespace a caller works in where a protocol has no word for it.
@@ -68,7 +70,10 @@ pub(crate) async fn visible(app: &App, reader: &Reader<'_>, scope: Scope, id: &s
             caller.may(scope, &found.build.submitted.namespace)?;
             Ok(found)
         }
-        Reader::Token(shown) => {
+        Reader::KeyOrToken(caller, _) if caller.has(scope).is_ok() => {
+            Box::pin(visible(app, &Reader::Key(caller), scope, id)).await
+        }
+        Reader::Token(shown) | Reader::KeyOrToken(_, shown) => {
             let run = run_id(id).map_err(|_| wrong_token())?;
             if !token::is_build(&app.secret, run, shown) {
                 return Err(wrong_token());
@@ -86,16 +91,18 @@ pub(crate) fn no_build(id: impl ToString) -> Error {
     Error::NotFound { what: "build", id: id.to_string() }
 }
 
-/// A builder or its machine was heard of, which renews its leases. Not every time: they live for minutes.
+/// A builder or its machine was heard of, which renews its leases beside the answer. Not every time: they live for minutes.
 async fn heard_of(app: &App, worker: WorkerId) -> Result<(), Error> {
     let Some(known) = app.workers.get(worker).await? else { return Ok(()) };
     let timeout_ms = app.current().build_heartbeat_timeout_ms;
     let often_enough = Duration::from_millis(timeout_ms / 8);
     // A timeout that was changed since holds for builders that are known already. Workers of the native API have leases of their own.
     let new_ttl_ms = known.builder.as_ref().and_then(|_| known.new_ttl_ms(timeout_ms as Millis));
-    // Where the store's clock is moved by hand, a span on this server's own means nothing.
-    if new_ttl_ms.is_some() || !known.is_renewed_within(often_enough) || app.store.clock().fixed().is_some() {
+    if app.store.clock().fixed().is_some() {
+        // Where the store's clock is moved by hand, a span on this server's own means nothing.
         renew::sign_of_life(app, &known, new_ttl_ms).await?;
+    } else if new_ttl_ms.is_some() || !known.is_renewed_within(often_enough) {
+        renew::sign_of_life_beside(app, &known, new_ttl_ms);
     }
     Ok(())
 }

@@ -52,12 +52,21 @@ pub struct Stats {
 /// The numbers that were counted last.
 #[derive(Debug, Default)]
 pub struct Counted {
+    /// What was counted, and when that began.
     last: Mutex<Option<(Instant, Stats)>>,
+    turn: tokio::sync::Mutex<()>,
 }
 
-/// What the server says of itself.
+/// What the server says of itself, as it is now. Whoever asks while somebody counts gets the next count, so that any number of callers
+/// cost one count at a time.
 pub async fn health(app: &App) -> Result<Health, Error> {
-    let stats = stats(app).await?;
+    let asked = Instant::now();
+    let _turn = app.counted.turn.lock().await;
+    let last = *app.counted.last.lock().expect("nobody panics while holding it");
+    let stats = match last.filter(|(at, _)| *at >= asked) {
+        Some((_, stats)) => stats,
+        None => count(app).await?,
+    };
     Ok(Health { pending: stats.builds_queued, active: stats.active_builds, storage: app.storage.kind() })
 }
 
@@ -67,6 +76,11 @@ pub async fn stats(app: &App) -> Result<Stats, Error> {
     if let Some((_, stats)) = last.filter(|(at, _)| at.elapsed() < FRESH) {
         return Ok(stats);
     }
+    count(app).await
+}
+
+async fn count(app: &App) -> Result<Stats, Error> {
+    let begun = Instant::now();
     let now = app.store.now().await?;
     let counts = app.store.count_builds(None, now - now.rem_euclid(DAY_MS)).await?;
     let online = WorkerFilter { status: Some(WorkerStatus::Online), queue: Some(QUEUE.into()), namespace: None };
@@ -77,7 +91,7 @@ pub async fn stats(app: &App) -> Result<Stats, Error> {
         builds_today: counts.since,
         total_builds: total(&counts),
     };
-    *app.counted.last.lock().expect("nobody panics while holding it") = Some((Instant::now(), stats));
+    *app.counted.last.lock().expect("nobody panics while holding it") = Some((begun, stats));
     Ok(stats)
 }
 
@@ -86,28 +100,34 @@ fn total(counts: &BuildCounts) -> u64 {
     pending + assigned + building + completed + failed + cancelled
 }
 
-/// Keeps what a builder reports. The last report of each day stays.
-pub async fn report(app: &App, caller: &Caller, report: Value) -> Result<(), Error> {
+/// Keeps what a builder reports, as it says it. The last report of each day stays. Returns its identifier.
+pub async fn report(app: &App, caller: &Caller, report: Value) -> Result<String, Error> {
     let namespace = namespace_of(caller);
     caller.may(Scope::Worker, namespace)?;
     let worker = report.get("worker_id").or_else(|| report.get("workerId")).and_then(Value::as_str);
     let worker = worker.ok_or_else(|| Error::Invalid("worker_id is missing: whose report is it?".into()))?;
     check_name("worker_id", worker)?;
     let at = app.store.now().await?;
-    let kept = serde_json::json!({"worker_id": worker, "received_at": Time(at), "report": report}).to_string();
+    let date = Time(at).to_string().chars().take("2000-01-01".len()).collect::<String>();
+    let id = format!("{worker}-{date}");
+    let mut kept = report.as_object().cloned().unwrap_or_default();
+    kept.insert("worker_id".into(), worker.into());
+    kept.insert("id".into(), id.clone().into());
+    kept.insert("received_at".into(), Time(at).to_string().into());
+    kept.entry("run_at").or_insert_with(|| at.into());
+    let kept = Value::Object(kept).to_string();
     if kept.len() > REPORT_BYTES_MAX {
         return Err(Error::TooLarge { limit: REPORT_BYTES_MAX });
     }
-    let date = Time(at).to_string().chars().take("2000-01-01".len()).collect::<String>();
     let date = Segment::new(&date).ok_or(Error::Internal)?;
     let path = ArtifactPath::diagnostics(&folder_name(namespace, worker), &date);
     let source = futures_util::stream::once(async move { Ok(bytes::Bytes::from(kept)) }).boxed();
     app.storage.put(&path, source, Terms::up_to(REPORT_BYTES_MAX as u64)).await?;
-    Ok(())
+    Ok(id)
 }
 
-/// The reports of a builder, one for each day, oldest first.
-pub async fn reports(app: &App, caller: &Caller, worker: &str) -> Result<Vec<Value>, Error> {
+/// The reports of a builder, one for each day, newest first.
+pub async fn reports(app: &App, caller: &Caller, worker: &str, limit: Option<usize>) -> Result<Vec<Value>, Error> {
     let namespace = namespace_of(caller);
     caller.may(Scope::Read, namespace)?;
     let name = folder_name(namespace, worker);
@@ -115,7 +135,7 @@ pub async fn reports(app: &App, caller: &Caller, worker: &str) -> Result<Vec<Val
         app.storage.list(&Folder::diagnostics(&name)).await?.into_iter().map(|entry| entry.name).collect();
     days.sort_unstable();
     let mut reports = Vec::new();
-    for day in days.iter().rev().take(REPORT_DAYS_MAX).rev() {
+    for day in days.iter().rev().take(limit.unwrap_or(REPORT_DAYS_MAX).min(REPORT_DAYS_MAX)) {
         let Some(date) = day.strip_suffix(".json").and_then(Segment::new) else { continue };
         let path = ArtifactPath::diagnostics(&name, &date);
         let Some(stat) = app.storage.stat(&path).await? else { continue };

@@ -1,8 +1,8 @@
 //! Reading builds: one, lists, counts.
 
 use baton_core::{RunId, State, WorkerId};
-use baton_proto::{BuildFile, BuildPage, BuildStatus, BuildView, Time};
-use baton_store::{Artifact, ArtifactKind, Build, BuildCounts, Page, RunFilter, RunRecord, Scope};
+use baton_proto::{BuildFile, BuildPage, BuildStatus, BuildView, FollowedBuild, ListedBuild, Time};
+use baton_store::{Artifact, ArtifactKind, Build, BuildCounts, LeaseRef, Page, RunFilter, RunRecord, Scope};
 
 use super::{Found, QUEUE, Reader, files, namespace_of, states_of, status_of, visible};
 use crate::auth::Caller;
@@ -20,6 +20,43 @@ pub struct Filter {
     pub platform: Option<String>,
     /// With this builder, now or at their end.
     pub worker: Option<WorkerId>,
+}
+
+/// One build, as existing clients follow it.
+pub async fn followed(app: &App, reader: &Reader<'_>, id: &str) -> Result<FollowedBuild, Error> {
+    let found = visible(app, reader, Scope::Read, id).await?;
+    let record = &found.record;
+    let mut shown = as_followed(view(app, record, &found.build).await?);
+    shown.queue_position = match record.state {
+        State::Pending => app.store.position(record.id, POSITION_MAX).await?.map(|before| before + 1),
+        _ => None,
+    };
+    shown.progress = match record.state {
+        State::Assigned | State::Running => app
+            .store
+            .machine(LeaseRef { run: record.id, epoch: record.epoch })
+            .await?
+            .and_then(|machine| machine.progress),
+        State::Completed => Some(100.0),
+        State::Pending | State::Sleeping | State::Failed | State::Cancelled => None,
+    };
+    Ok(shown)
+}
+
+fn as_followed(view: BuildView) -> FollowedBuild {
+    let is_cancelled = view.status == BuildStatus::Cancelled;
+    FollowedBuild {
+        id: view.id,
+        status: if is_cancelled { BuildStatus::Failed } else { view.status },
+        platform: view.platform,
+        worker_id: view.worker_id,
+        submitted_at: view.submitted_at.0,
+        started_at: view.started_at.map(|time| time.0),
+        completed_at: view.completed_at.map(|time| time.0),
+        error_message: if is_cancelled { Some("Build cancelled by user".into()) } else { view.error_message },
+        progress: None,
+        queue_position: None,
+    }
 }
 
 /// One build.
@@ -46,7 +83,7 @@ fn file(artifact: Artifact) -> Option<BuildFile> {
     let kind = match artifact.kind {
         ArtifactKind::Source => "source",
         ArtifactKind::Result => "result",
-        ArtifactKind::Certs => return None,
+        ArtifactKind::Certs | ArtifactKind::Draft => return None,
     };
     let sha256 = crate::artifacts::Sha256Sum(sum).to_string();
     Some(BuildFile { kind: kind.into(), name: artifact.name, size, sha256 })
@@ -62,16 +99,18 @@ pub async fn list(app: &App, caller: &Caller, wanted: &Filter, page: Page<RunId>
     let total = app.store.count_runs(&filter).await?;
     let full = records.len() == page.limit;
     let next_cursor = records.last().filter(|_| full).map(|record| record.id.to_string());
-    Ok(BuildPage { builds: views(app, records).await?, total, next_cursor })
+    let builds = views(app, records).await?.into_iter().map(ListedBuild::from).collect();
+    Ok(BuildPage { builds, total, next_cursor })
 }
 
 /// The builds that somebody works on now.
-pub async fn active(app: &App, caller: &Caller) -> Result<Vec<BuildView>, Error> {
+pub async fn active(app: &App, caller: &Caller) -> Result<Vec<FollowedBuild>, Error> {
     let mut all = Vec::new();
     for status in [BuildStatus::Assigned, BuildStatus::Building] {
         let wanted = Filter { status: Some(status), ..Filter::default() };
         let page = Page { after: None, limit: baton_proto::PAGE_MAX };
-        all.extend(list(app, caller, &wanted, page).await?.builds);
+        let builds = list(app, caller, &wanted, page).await?.builds;
+        all.extend(builds.into_iter().map(|listed| as_followed(listed.build)));
     }
     Ok(all)
 }

@@ -1,7 +1,9 @@
 //! How a build ends: with a file, with an error, or back in its queue.
 
-use baton_core::{Failure, Reason, State};
-use baton_store::{ArtifactKind, ArtifactOwner, Changes, Completion, LeaseRef, Verdict};
+use std::sync::Arc;
+
+use baton_core::{Epoch, Failure, Reason, State, WorkerId};
+use baton_store::{ArtifactKind, ArtifactOwner, Changes, Completion, LeaseRef, Scope, Verdict};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::json;
@@ -13,6 +15,7 @@ use super::{Found, logs};
 use crate::artifacts::{Sha256Sum, Source, Terms, UploadId};
 use crate::auth::Caller;
 use crate::service::message;
+use crate::workers::KnownWorker;
 use crate::{App, Error, crash};
 
 /// What became of a file that came as a result.
@@ -24,6 +27,107 @@ pub enum Received {
     Known,
 }
 
+/// Whoever sends a file before saying what it came out of: the namespace of the builder that is proven, or of the API key.
+async fn sender(
+    app: &App,
+    caller: Option<&Caller>,
+    proof: Result<Proof<'_>, Error>,
+) -> Result<(String, Option<WorkerId>), Error> {
+    match (proof, caller) {
+        (Ok(proof @ (Proof::BuilderToken(..) | Proof::BuilderName(..))), _) => {
+            let builder = holder::builder(app, &proof).await?;
+            Ok((builder.namespace, Some(builder.worker)))
+        }
+        (Ok(Proof::Machine(_) | Proof::Lease(_)), _) => Err(Error::Malformed(
+            "the field build_id must come before the file where a build's own token is shown".into(),
+        )),
+        (Err(_), Some(caller)) => {
+            let namespace = super::namespace_of(caller);
+            caller.may(Scope::Worker, namespace)?;
+            Ok((namespace.to_owned(), None))
+        }
+        (Err(error), None) => Err(error),
+    }
+}
+
+/// The same file. Whoever sends it is alive for as long as it comes, which may be longer than a lease.
+fn alive_while<'a>(app: &'a App, worker: WorkerId, source: Source<'a>) -> Source<'a> {
+    source
+        .then(move |chunk| async move {
+            // What this finds out is told when the file is stored.
+            let _ = super::heard_of(app, worker).await;
+            chunk
+        })
+        .boxed()
+}
+
+/// Takes a file in that came out of a build which its sender has not named yet. It belongs to nobody until [`bind`] makes it the result of
+/// a lease; what is not bound is removed, at the latest by the collector.
+pub async fn draft(
+    app: &App,
+    (caller, proof): (Option<&Caller>, Result<Proof<'_>, Error>),
+    name: Option<&str>,
+    terms: Terms,
+    source: Source<'_>,
+) -> Result<File, Error> {
+    let (namespace, worker) = sender(app, caller, proof).await?;
+    let new = NewFile { namespace: &namespace, owner: ArtifactOwner::Draft, name, terms };
+    let source = match worker {
+        Some(worker) => alive_while(app, worker, source),
+        None => source,
+    };
+    let file = files::take_in(app, new, source).await?;
+    crash::point("result.drafted");
+    Ok(file)
+}
+
+/// Makes a draft what came out of a build. A repetition of what completed it is compared, and leaves nothing.
+pub async fn bind(app: &App, proof: &Proof<'_>, id: &str, draft: File) -> Result<Received, Error> {
+    let bound = bind_if_held(app, proof, id, &draft).await;
+    if !matches!(bound, Ok(Received::New(_))) {
+        discard(app, Some(draft)).await;
+    }
+    bound
+}
+
+async fn bind_if_held(app: &App, proof: &Proof<'_>, id: &str, draft: &File) -> Result<Received, Error> {
+    let (found, lease) = ending_lease(app, proof, id).await?;
+    if is_completed_by(&found, lease) {
+        return same(app, &found, draft.stored.sha256).await;
+    }
+    if app.store.bind_draft(draft.id, lease).await? {
+        crash::point("result.bound");
+        return Ok(Received::New(*draft));
+    }
+    // The lease ended while the file came, perhaps by the very call that this one repeats.
+    let found = super::find(app, id).await?;
+    match is_completed_by(&found, lease) {
+        true => same(app, &found, draft.stored.sha256).await,
+        false => Err(ended_or_lost(&found)),
+    }
+}
+
+/// The lease under which a builder ends a build. One that nobody was ever handed is taken for the builder that reports its end, if it could
+/// have been handed it: existing clients work on builds that they were told of by other means than a poll.
+async fn ending_lease(app: &App, proof: &Proof<'_>, id: &str) -> Result<(Found, LeaseRef), Error> {
+    if let Proof::BuilderToken(..) | Proof::BuilderName(..) = proof {
+        let builder = holder::builder(app, proof).await?;
+        let found = super::find(app, id).await?;
+        let is_untouched = found.record.state == State::Pending && found.record.epoch == Epoch(0);
+        let known = app.workers.get(builder.worker).await?;
+        let fits = |known: Arc<KnownWorker>| {
+            known.namespace == found.build.submitted.namespace && known.types.contains(&found.build.submitted.platform)
+        };
+        if is_untouched
+            && known.is_some_and(fits)
+            && let Some(lease) = app.store.take_build(found.record.id, builder.worker).await?
+        {
+            return Ok((super::find(app, id).await?, lease));
+        }
+    }
+    holder::known_lease(app, proof, id).await
+}
+
 /// Takes the file in that came out of a build. A repetition of what completed it is read and compared, and leaves nothing.
 pub async fn receive(
     app: &App,
@@ -33,7 +137,7 @@ pub async fn receive(
     terms: Terms,
     source: Source<'_>,
 ) -> Result<Received, Error> {
-    let (found, lease) = holder::known_lease(app, proof, id).await?;
+    let (found, lease) = ending_lease(app, proof, id).await?;
     let source = files::not_empty(source).await?;
     if is_completed_by(&found, lease) {
         return compare(app, &found, source).await;
@@ -44,6 +148,10 @@ pub async fn receive(
     crash::point("result.begun");
     let namespace = &found.build.submitted.namespace;
     let new = NewFile { namespace, owner: ArtifactOwner::Result(lease), name, terms };
+    let source = match found.record.worker {
+        Some(worker) => alive_while(app, worker, source),
+        None => source,
+    };
     let late = match files::take_in_time(app, new, source).await? {
         Ok(file) => return Ok(Received::New(file)),
         Err(late) => late,
@@ -120,7 +228,7 @@ async fn same(app: &App, found: &Found, sum: Sha256Sum) -> Result<Received, Erro
 
 /// Completes a build, with the file that came out of it if there is one.
 pub async fn complete(app: &App, proof: &Proof<'_>, id: &str, received: Option<Received>) -> Result<(), Error> {
-    let (found, lease) = holder::known_lease(app, proof, id).await?;
+    let (found, lease) = ending_lease(app, proof, id).await?;
     let file = match received {
         Some(Received::Known) => return Ok(()),
         Some(Received::New(file)) => Some(file),
@@ -138,6 +246,7 @@ pub async fn complete(app: &App, proof: &Proof<'_>, id: &str, received: Option<R
     match changes.verdicts[0] {
         Verdict::Done { .. } => {
             app.metrics.complete.runs.inc();
+            logs::note(app, lease.run, "Build completed successfully".into()).await;
             ended(app, &found, true).await;
             crash::point("complete.counted");
             Ok(())
@@ -153,19 +262,14 @@ pub async fn complete(app: &App, proof: &Proof<'_>, id: &str, received: Option<R
 /// The same lease completed it before: fine if it was with the same bytes. A file that does not count is the collector's to remove, which
 /// chooses by the same rule, and may have done so already.
 async fn repeated(app: &App, id: &str, file: Option<File>) -> Result<(), Error> {
+    // The machine may have completed it with a file, and its worker says so without one.
+    let Some(file) = file else { return Ok(()) };
     let found = super::find(app, id).await?;
-    let Some(file) = file else {
-        // One that was sent before and not named in the completion counts without a word about it.
-        let published = files::published(app, &found, ArtifactKind::Result).await?;
-        return match published.is_some_and(|file| files::is_named(&found, &file)) {
-            true => Err(Error::Ended(State::Completed)),
-            false => Ok(()),
-        };
-    };
     same(app, &found, file.stored.sha256).await.map(|_| ())
 }
 
-async fn discard(app: &App, file: Option<File>) {
+/// Removes a file that counts for nothing.
+pub async fn discard(app: &App, file: Option<File>) {
     if let Some(file) = file {
         files::remove(app, file.id, &files::path_of(file.id, ArtifactKind::Result)).await;
     }
@@ -173,13 +277,14 @@ async fn discard(app: &App, file: Option<File>) {
 
 /// Fails a build for good: whoever built it says that it does not work.
 pub async fn fail(app: &App, proof: &Proof<'_>, id: &str, error: &str) -> Result<(), Error> {
-    let (found, lease) = holder::known_lease(app, proof, id).await?;
+    let (found, lease) = ending_lease(app, proof, id).await?;
     let failure =
         Failure { reason: Reason::Error, code: None, message: message(error), retryable: false, not_before: None };
     app.metrics.fail.calls.inc();
     let changes = app.store.fail(vec![(lease, failure)], app.entropy.die()).await?;
     if settle(app, &found, lease, &changes).await? {
         app.metrics.fail.runs.inc();
+        logs::complain(app, lease.run, format!("Build failed: {}", message(error))).await;
         ended(app, &found, false).await;
     }
     Ok(())
@@ -191,7 +296,7 @@ pub async fn abandon(app: &App, proof: &Proof<'_>, id: &str, reason: &str) -> Re
     app.metrics.give_back.calls.inc();
     let changes = app.store.give_back(vec![(lease, message(reason))]).await?;
     settle(app, &found, lease, &changes).await?;
-    logs::note(app, &found, format!("Given back by its worker: {reason}")).await;
+    logs::note(app, lease.run, format!("Build given back by its worker: {reason}")).await;
     Ok(())
 }
 

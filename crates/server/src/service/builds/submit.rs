@@ -5,7 +5,7 @@ use baton_core::order::{PRIORITY_DEFAULT, PRIORITY_MAX};
 use baton_core::{RetryPolicy, RunId};
 use baton_proto::{SubmittedBuild, Time};
 use baton_store::{
-    BuildRefused, BuildSource, Due, Idempotency, LaneName, NewBuild, NewRun, QueueId, Scope, Submitted, Woken,
+    BuildRefused, BuildSource, Due, Idempotency, LaneName, LogLine, NewBuild, NewRun, QueueId, Scope, Submitted, Woken,
 };
 use bytes::Bytes;
 use serde_json::json;
@@ -16,7 +16,7 @@ use super::{QUEUE, build_token, namespace_of};
 use crate::allowance::Admission;
 use crate::auth::Caller;
 use crate::service::check_name;
-use crate::{App, Error, crash};
+use crate::{App, Error, Settings, crash};
 
 /// What a submitter says besides the files.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -52,12 +52,19 @@ pub fn check(app: &App, caller: &Caller, wishes: &Wishes) -> Result<(), Error> {
     }
 }
 
+/// The platforms that builds may be for.
+pub(super) fn platforms(settings: &Settings) -> impl Iterator<Item = &str> {
+    settings.build_platforms.split(',').map(str::trim).filter(|platform| !platform.is_empty())
+}
+
 fn check_platform(app: &App, platform: &str) -> Result<(), Error> {
     let settings = app.current();
-    let known = &settings.build_platforms;
-    match known.split(',').any(|one| one.trim() == platform) && !platform.is_empty() {
+    match platforms(&settings).any(|one| one == platform) {
         true => Ok(()),
-        false => Err(Error::Invalid(format!("platform must be one of {known}, not {platform:?}"))),
+        false => Err(Error::Malformed(format!(
+            "platform must be one of {}, not {platform:?}",
+            platforms(&settings).collect::<Vec<_>>().join(", ")
+        ))),
     }
 }
 
@@ -144,10 +151,18 @@ pub(super) async fn take_in(app: &App, wanted: Wanted) -> Result<SubmittedBuild,
         retry_of,
         input: Bytes::from(input),
     };
+    let line = LogLine {
+        level: "info".into(),
+        message: match retry_of {
+            Some(original) => format!("Build submitted (retry of {original})"),
+            None => "Build submitted".into(),
+        },
+        at: None,
+    };
     let platform = build.platform.clone();
     app.metrics.submit.calls.inc();
     let submitted: Submitted =
-        app.store.submit_build(run, app.entropy.bits(), build).await?.map_err(|refused| match refused {
+        app.store.submit_build(run, app.entropy.bits(), build, Some(line)).await?.map_err(|refused| match refused {
             BuildRefused::KeyReused => Error::KeyReused,
             BuildRefused::FileMissing(_) => {
                 Error::NotFound { what: "file", id: "that was uploaded; send it again".into() }

@@ -29,9 +29,9 @@ async fn lines_are_kept_in_order_and_read_in_pages(on: On) {
     assert_eq!(server.post_with(&path, &builder.headers(), json!({"logs": many})).await.status, 200);
     assert_eq!(server.post_with(&path, &builder.headers(), json!({"message": "one more"})).await.status, 200);
     let all = server.call("GET", &path, "").await.json();
-    assert!(messages(&all)[0].starts_with("Assigned to worker "), "{all}");
-    assert_eq!(messages(&all)[1..], ["line 0", "line 1", "line 2", "line 3", "line 4", "one more"]);
-    let page = server.call("GET", &format!("{path}?after=1&limit=2"), "").await.json();
+    assert_eq!(messages(&all)[..2], ["Build submitted", "Build assigned to worker holder (attempt 1)"]);
+    assert_eq!(messages(&all)[2..], ["line 0", "line 1", "line 2", "line 3", "line 4", "one more"]);
+    let page = server.call("GET", &format!("{path}?after=2&limit=2"), "").await.json();
     assert_eq!(messages(&page), ["line 0", "line 1"]);
     assert!(page["logs"][0]["timestamp"].is_string() && page["logs"][0]["level"] == "info");
     assert_eq!(server.call("GET", &format!("{path}?limit=0"), "").await.refusal(), "422 invalid");
@@ -61,7 +61,10 @@ async fn lines_that_come_again_are_kept_once(on: On) {
     for _ in 0..2 {
         assert_eq!(add(None, &["again"]).await.status, 200);
     }
-    assert_eq!(messages(&server.call("GET", &path, "").await.json()), ["a", "b", "c", "again", "again"]);
+    assert_eq!(
+        messages(&server.call("GET", &path, "").await.json()),
+        ["Build submitted", "a", "b", "c", "again", "again"]
+    );
 }
 
 async fn odd_bytes_do_no_harm(on: On) {
@@ -70,7 +73,7 @@ async fn odd_bytes_do_no_harm(on: On) {
     let path = format!("/api/builds/{id}/logs");
     let odd = "nul \u{0} bell \u{7} emoji \u{1f980} replacement \u{fffd}";
     assert_eq!(server.post_with(&path, &builder.headers(), json!({"message": odd})).await.status, 200);
-    let kept = messages(&server.call("GET", &format!("{path}?after=1"), "").await.json());
+    let kept = messages(&server.call("GET", &format!("{path}?after=2"), "").await.json());
     assert_eq!(kept, [odd]);
 }
 
@@ -83,7 +86,7 @@ async fn a_log_has_an_end_and_says_so(on: On) {
         assert_eq!(server.post_with(&path, &builder.headers(), line).await.status, 200);
     }
     let kept = messages(&server.call("GET", &path, "").await.json());
-    assert!(kept.len() < 5 && kept.last().unwrap().contains("2000"), "{kept:?}");
+    assert!(kept.len() < 7 && kept.last().unwrap().contains("2000"), "{kept:?}");
     assert_eq!(builder.upload(&server, &id, b"done").await.status, 200, "the build goes on");
 }
 
@@ -92,7 +95,7 @@ async fn a_page_waits_for_lines(on: On) {
     let (id, builder) = server.held_build().await;
     let path = format!("/api/builds/{id}/logs");
     let waiting = {
-        let url = format!("{path}?after=1&wait_ms={LONG_MS}");
+        let url = format!("{path}?after=2&wait_ms={LONG_MS}");
         let request = server.request("GET", &url).header(API_KEY_HEADER, KEY);
         server.send(request, "")
     };
@@ -121,12 +124,12 @@ async fn a_stream_follows_until_the_build_has_ended(on: On) {
             seen.push_str(&String::from_utf8_lossy(&buffer[..read]));
         }
     };
-    until("Assigned to worker").await;
+    until("Build assigned to worker").await;
     server.post_with(&path, &builder.headers(), json!({"message": "first words"})).await;
     until("first words").await;
     builder.upload(&server, &id, b"done").await;
     until("event: end").await;
-    assert!(seen.contains("content-type: text/event-stream") && seen.contains("id: 2"), "{seen}");
+    assert!(seen.contains("content-type: text/event-stream") && seen.contains("id: 3"), "{seen}");
 }
 
 async fn only_the_holder_writes(on: On) {

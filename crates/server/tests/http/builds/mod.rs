@@ -1,11 +1,13 @@
 //! Builds over the wire. The files mirror the routes.
 
+mod clients;
 mod contested;
 mod files;
 mod git;
 mod logs;
 mod machines;
 mod overview;
+mod pollers;
 mod polls;
 pub mod rig;
 mod runs;

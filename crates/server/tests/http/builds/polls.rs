@@ -64,7 +64,7 @@ async fn builders_of_a_key_are_counted_together_and_generously(on: On) {
 }
 
 async fn a_builder_that_polls_by_its_id_is_counted_as_well(on: On) {
-    let server = Server::with(on, |settings| settings.builders_by_id = true).await;
+    let server = Server::start(on).await;
     let builder = server.builder("eager").await;
     let path = format!("/api/workers/poll?worker_id={}", builder.id);
     for _ in 0..10 {

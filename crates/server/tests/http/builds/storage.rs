@@ -88,7 +88,7 @@ async fn a_submit_of_an_upload_may_be_repeated(on: On) {
             [("platform", None, platform.as_bytes()), ("source_upload", None, id_of(&path).as_bytes())];
         server.post_form("/api/builds", &[("idempotency-key", key)], &parts).await
     };
-    assert_eq!(submit("no such platform", "once").await.status, 422);
+    assert_eq!(submit("no such platform", "once").await.status, 400);
     let first = submit("ios", "once").await;
     assert_eq!(first.status, 201, "a refusal does not use it up: {first:?}");
     assert_eq!(submit("ios", "once").await.json()["id"], first.json()["id"]);

@@ -10,7 +10,7 @@ use super::super::pool::Outcome;
 use super::super::sql;
 use super::retain::SETTLED_MAX;
 use super::signed;
-use crate::{Artifact, ArtifactKind, NewArtifact, StoreError};
+use crate::{Artifact, ArtifactKind, LeaseRef, NewArtifact, StoreError};
 
 impl PostgresStore {
     pub(super) async fn insert_artifact(&self, artifact: &NewArtifact) -> Outcome<bool> {
@@ -20,6 +20,10 @@ impl PostgresStore {
         let now = self.database.fixed_now();
         let NewArtifact { id, namespace, name, path, .. } = artifact;
         self.is_true(sql::ADD_ARTIFACT, params![now, id, namespace, run, kind, epoch, name, path]).await
+    }
+
+    pub(super) async fn bind_result(&self, id: Uuid, lease: LeaseRef) -> Outcome<bool> {
+        self.is_true(sql::BIND_DRAFT, params![id, lease.run.0, lease.epoch.0 as i32]).await
     }
 
     pub(super) async fn store_artifact(&self, id: Uuid, size: u64, sha256: &[u8; 32]) -> Outcome<bool> {

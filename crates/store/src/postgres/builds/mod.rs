@@ -20,7 +20,8 @@ use super::params::Param;
 use super::pool::{Outcome, Trouble, retried};
 use crate::{
     Artifact, Build, BuildAnswer, BuildCounts, Builder, BuilderSet, Builds, LeaseRef, LogAnswer, LogLine, LogRecord,
-    Machine, Measured, NewArtifact, NewBuild, NewRun, OtpAnswer, StoreError, StoreResult, TokenAnswer, log_chunks,
+    Machine, Measured, NewArtifact, NewBuild, NewMeasurement, NewRun, OtpAnswer, StoreError, StoreResult, TokenAnswer,
+    log_chunks,
 };
 
 /// The complaint about JSON that nobody of us can have written.
@@ -42,9 +43,24 @@ impl PostgresStore {
 
 #[async_trait]
 impl Builds for PostgresStore {
-    async fn submit_build(&self, run: NewRun, die: u64, build: NewBuild) -> StoreResult<BuildAnswer> {
+    async fn submit_build(
+        &self,
+        run: NewRun,
+        die: u64,
+        build: NewBuild,
+        line: Option<LogLine>,
+    ) -> StoreResult<BuildAnswer> {
         let submission = crate::Submission { runs: vec![run], dice: vec![die] };
-        self.database.within(async { retried!(self.take_build(&submission, &build)) }).await
+        self.database
+            .within(async {
+                let line = log_chunks::cut(line.into_iter().collect()).map_err(corrupt)?;
+                retried!(self.take_build(&submission, &build, &line))
+            })
+            .await
+    }
+
+    async fn take_build(&self, run: RunId, worker: WorkerId) -> StoreResult<Option<LeaseRef>> {
+        self.database.within(async { retried!(self.hand_build_to(run, worker)) }).await
     }
 
     async fn builds(&self, runs: &[RunId]) -> StoreResult<Vec<Option<Build>>> {
@@ -61,6 +77,10 @@ impl Builds for PostgresStore {
 
     async fn add_artifact(&self, artifact: NewArtifact) -> StoreResult<bool> {
         self.database.within(self.insert_artifact(&artifact)).await
+    }
+
+    async fn bind_draft(&self, id: Uuid, lease: LeaseRef) -> StoreResult<bool> {
+        self.database.within(self.bind_result(id, lease)).await
     }
 
     async fn artifact_stored(&self, id: Uuid, size: u64, sha256: [u8; 32]) -> StoreResult<bool> {
@@ -134,22 +154,16 @@ impl Builds for PostgresStore {
         self.database.within(self.use_up_otp(lease, good_ms)).await
     }
 
-    async fn machine_seen(&self, lease: LeaseRef, ready: bool) -> StoreResult<bool> {
-        self.database.within(self.see_machine(lease, ready)).await
+    async fn machine_seen(&self, lease: LeaseRef, ready: bool, progress: Option<f64>) -> StoreResult<bool> {
+        self.database.within(self.see_machine(lease, ready, progress)).await
     }
 
     async fn machine(&self, lease: LeaseRef) -> StoreResult<Option<Machine>> {
         self.database.within(self.read_machine(lease)).await
     }
 
-    async fn add_measured(
-        &self,
-        lease: LeaseRef,
-        cpu: Option<f64>,
-        memory: Option<f64>,
-        keep: usize,
-    ) -> StoreResult<bool> {
-        self.database.within(self.insert_measurement(lease, cpu, memory, keep)).await
+    async fn add_measured(&self, lease: LeaseRef, new: NewMeasurement, keep: usize) -> StoreResult<bool> {
+        self.database.within(self.insert_measurement(lease, new, keep)).await
     }
 
     async fn measured(&self, run: RunId, limit: usize) -> StoreResult<Vec<Measured>> {

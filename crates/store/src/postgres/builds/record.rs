@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use baton_core::{Millis, RunId};
+use baton_core::{Epoch, Millis, RunId, WorkerId};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -11,11 +11,21 @@ use super::super::params::params;
 use super::super::pool::{Outcome, Session};
 use super::super::submit::{Taker, answer, insert};
 use super::super::{rows, sql};
-use crate::{Build, BuildAnswer, BuildCounts, BuildRefused, BuildSource, NewBuild, NewRun, StoreError, Submission};
+use super::signed;
+use crate::log_chunks::Chunk;
+use crate::{
+    Build, BuildAnswer, BuildCounts, BuildRefused, BuildSource, LeaseRef, NewBuild, NewRun, StoreError, Submission,
+    Submitted,
+};
 
 impl PostgresStore {
     /// The kernel's submit and the build's own rows, in one transaction.
-    pub(super) async fn take_build(&self, submission: &Submission, build: &NewBuild) -> Outcome<BuildAnswer> {
+    pub(super) async fn take_build(
+        &self,
+        submission: &Submission,
+        build: &NewBuild,
+        line: &[Chunk],
+    ) -> Outcome<BuildAnswer> {
         let runs: Vec<(&NewRun, u64)> = submission.runs.iter().zip(submission.dice.iter().copied()).collect();
         let session = self.database.transaction().await?;
         let (now, places) = match runs.iter().any(|(run, _)| run.key.is_some()) {
@@ -36,7 +46,7 @@ impl PostgresStore {
             return Err(StoreError::Internal("a build was submitted without an answer".into()).into());
         };
         if submitted.is_new
-            && let Some(missing) = add_build(&session, submitted.run, build).await?
+            && let Some(missing) = add_build(&session, submitted, build, line).await?
         {
             session.roll_back().await?;
             return Ok(Err(BuildRefused::FileMissing(missing)));
@@ -44,6 +54,12 @@ impl PostgresStore {
         session.commit().await?;
         self.note_claimable(&taken, &runs);
         Ok(Ok(submitted))
+    }
+
+    pub(super) async fn hand_build_to(&self, run: RunId, worker: WorkerId) -> Outcome<Option<LeaseRef>> {
+        let rows = self.database.query(sql::TAKE_BUILD, params![self.database.fixed_now(), run.0, worker.0]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        Ok(Some(LeaseRef { run, epoch: Epoch(row.try_get::<_, i32>(0)? as u32) }))
     }
 
     pub(super) async fn list_builds(&self, runs: &[RunId]) -> Outcome<Vec<Option<Build>>> {
@@ -76,13 +92,19 @@ impl PostgresStore {
 }
 
 /// Writes a build. Returns a file that is not there, in which case all of it has to be undone.
-async fn add_build(session: &Session<'_>, run: RunId, build: &NewBuild) -> Outcome<Option<Uuid>> {
+async fn add_build(
+    session: &Session<'_>,
+    submitted: Submitted,
+    build: &NewBuild,
+    line: &[Chunk],
+) -> Outcome<Option<Uuid>> {
+    let line = line.first();
     let columns = build.source.columns();
     let rows = session
         .query(
             sql::ADD_BUILD,
             params![
-                run.0,
+                submitted.run.0,
                 build.namespace,
                 build.platform,
                 build.project,
@@ -95,6 +117,9 @@ async fn add_build(session: &Session<'_>, run: RunId, build: &NewBuild) -> Outco
                 columns.reference,
                 columns.image,
                 build.base_image,
+                submitted.submitted_at,
+                line.map(|line| signed(line.bytes)),
+                line.map(|line| line.body.as_str()),
             ],
         )
         .await?;

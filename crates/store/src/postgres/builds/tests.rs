@@ -51,7 +51,7 @@ async fn held(store: &PostgresStore) -> LeaseRef {
         source,
         base_image: None,
     };
-    store.submit_build(run, 7, build).await.unwrap().unwrap();
+    store.submit_build(run, 7, build, None).await.unwrap().unwrap();
     let worker = NewWorker {
         id: WorkerId::from_random(1),
         instance: None,

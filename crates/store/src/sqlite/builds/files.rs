@@ -8,7 +8,7 @@ use super::super::connection::Sql;
 use super::super::{rows, statements};
 use super::machines::claimed_at;
 use super::record::uuid;
-use crate::{Artifact, ArtifactKind, NewArtifact, StoreResult};
+use crate::{Artifact, ArtifactKind, LeaseRef, NewArtifact, StoreResult};
 
 pub(super) fn add(sql: &Sql<'_>, artifact: &NewArtifact) -> StoreResult<bool> {
     let lease = artifact.owner.lease();
@@ -31,6 +31,11 @@ pub(super) fn add(sql: &Sql<'_>, artifact: &NewArtifact) -> StoreResult<bool> {
         ],
     )?;
     Ok(true)
+}
+
+pub(super) fn bind_draft(sql: &Sql<'_>, id: Uuid, lease: LeaseRef) -> StoreResult<bool> {
+    let parameters = params![id.as_bytes(), lease.run.0.as_bytes(), lease.epoch.0];
+    Ok(sql.execute(statements::BIND_DRAFT, parameters)? == 1)
 }
 
 pub(super) fn stored(sql: &Sql<'_>, id: Uuid, size: u64, sha256: [u8; 32]) -> StoreResult<bool> {

@@ -5,7 +5,7 @@ use rusqlite::params;
 
 use super::super::connection::Sql;
 use super::super::statements;
-use crate::{LeaseRef, Machine, Measured, OtpAnswer, StoreResult};
+use crate::{LeaseRef, Machine, Measured, NewMeasurement, OtpAnswer, StoreResult};
 
 /// When a lease was claimed, if it is the live one.
 pub(super) fn claimed_at(sql: &Sql<'_>, lease: LeaseRef) -> StoreResult<Option<Millis>> {
@@ -22,28 +22,24 @@ pub(super) fn use_otp(sql: &Sql<'_>, lease: LeaseRef, good_ms: Millis) -> StoreR
     Ok(if used > 0 { OtpAnswer::Good } else { OtpAnswer::Used })
 }
 
-pub(super) fn seen(sql: &Sql<'_>, lease: LeaseRef, ready: bool) -> StoreResult<bool> {
-    Ok(sql.execute(statements::SEE_MACHINE, params![lease.run.0.as_bytes(), lease.epoch.0, ready, sql.now])? > 0)
+pub(super) fn seen(sql: &Sql<'_>, lease: LeaseRef, ready: bool, progress: Option<f64>) -> StoreResult<bool> {
+    let parameters = params![lease.run.0.as_bytes(), lease.epoch.0, ready, sql.now, progress];
+    Ok(sql.execute(statements::SEE_MACHINE, parameters)? > 0)
 }
 
 pub(super) fn machine(sql: &Sql<'_>, lease: LeaseRef) -> StoreResult<Option<Machine>> {
     sql.row(statements::READ_MACHINE, params![lease.run.0.as_bytes(), lease.epoch.0], |row| {
-        Ok(Machine { otp_used_at: row.get(0)?, ready_at: row.get(1)?, seen_at: row.get(2)? })
+        Ok(Machine { otp_used_at: row.get(0)?, ready_at: row.get(1)?, seen_at: row.get(2)?, progress: row.get(3)? })
     })
 }
 
-pub(super) fn add_measured(
-    sql: &Sql<'_>,
-    lease: LeaseRef,
-    cpu: Option<f64>,
-    memory: Option<f64>,
-    keep: usize,
-) -> StoreResult<bool> {
+pub(super) fn add_measured(sql: &Sql<'_>, lease: LeaseRef, new: NewMeasurement, keep: usize) -> StoreResult<bool> {
     let id = lease.run.0.as_bytes();
     let number: Option<i64> = sql.row(statements::COUNT_MEASUREMENT, params![id, lease.epoch.0], |row| row.get(0))?;
     let Some(number) = number else { return Ok(false) };
     let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
-    sql.execute(statements::INSERT_MEASUREMENT, params![id, number, sql.now, finite(cpu), finite(memory)])?;
+    let (cpu, memory, memory_mb) = (finite(new.cpu), finite(new.memory), finite(new.memory_mb));
+    sql.execute(statements::INSERT_MEASUREMENT, params![id, number, sql.now, cpu, memory, memory_mb])?;
     sql.execute(statements::DELETE_OLD_MEASUREMENTS, params![id, number - keep.max(1) as i64])?;
     Ok(true)
 }
@@ -51,7 +47,7 @@ pub(super) fn add_measured(
 pub(super) fn measured(sql: &Sql<'_>, run: RunId, limit: usize) -> StoreResult<Vec<Measured>> {
     let parameters = params![run.0.as_bytes(), limit as i64];
     let mut newest = sql.rows(statements::LIST_MEASUREMENTS, parameters, |row| {
-        Ok(Measured { at: row.get(0)?, cpu: row.get(1)?, memory: row.get(2)? })
+        Ok(Measured { at: row.get(0)?, cpu: row.get(1)?, memory: row.get(2)?, memory_mb: row.get(3)? })
     })?;
     newest.reverse();
     Ok(newest)

@@ -14,7 +14,8 @@ use uuid::Uuid;
 use super::SqliteStore;
 use crate::{
     Artifact, Build, BuildAnswer, BuildCounts, Builder, BuilderSet, Builds, LeaseRef, LogAnswer, LogLine, LogRecord,
-    Machine, Measured, NewArtifact, NewBuild, NewRun, OtpAnswer, StoreError, StoreResult, TokenAnswer, log_chunks,
+    Machine, Measured, NewArtifact, NewBuild, NewMeasurement, NewRun, OtpAnswer, StoreError, StoreResult, TokenAnswer,
+    log_chunks,
 };
 
 /// The complaint about JSON that nobody of us can have written.
@@ -24,8 +25,19 @@ fn corrupt(error: serde_json::Error) -> StoreError {
 
 #[async_trait]
 impl Builds for SqliteStore {
-    async fn submit_build(&self, run: NewRun, die: u64, build: NewBuild) -> StoreResult<BuildAnswer> {
-        self.write(move |sql| record::submit(sql, run, die, &build)).await
+    async fn submit_build(
+        &self,
+        run: NewRun,
+        die: u64,
+        build: NewBuild,
+        line: Option<LogLine>,
+    ) -> StoreResult<BuildAnswer> {
+        let line = log_chunks::cut(line.into_iter().collect()).map_err(corrupt)?;
+        self.write(move |sql| record::submit(sql, run, die, &build, line)).await
+    }
+
+    async fn take_build(&self, run: RunId, worker: WorkerId) -> StoreResult<Option<LeaseRef>> {
+        self.write(move |sql| record::take(sql, run, worker)).await
     }
 
     async fn builds(&self, runs: &[RunId]) -> StoreResult<Vec<Option<Build>>> {
@@ -44,6 +56,10 @@ impl Builds for SqliteStore {
 
     async fn add_artifact(&self, artifact: NewArtifact) -> StoreResult<bool> {
         self.write(move |sql| files::add(sql, &artifact)).await
+    }
+
+    async fn bind_draft(&self, id: Uuid, lease: LeaseRef) -> StoreResult<bool> {
+        self.write(move |sql| files::bind_draft(sql, id, lease)).await
     }
 
     async fn artifact_stored(&self, id: Uuid, size: u64, sha256: [u8; 32]) -> StoreResult<bool> {
@@ -118,22 +134,16 @@ impl Builds for SqliteStore {
         self.write(move |sql| machines::use_otp(sql, lease, good_ms)).await
     }
 
-    async fn machine_seen(&self, lease: LeaseRef, ready: bool) -> StoreResult<bool> {
-        self.write(move |sql| machines::seen(sql, lease, ready)).await
+    async fn machine_seen(&self, lease: LeaseRef, ready: bool, progress: Option<f64>) -> StoreResult<bool> {
+        self.write(move |sql| machines::seen(sql, lease, ready, progress)).await
     }
 
     async fn machine(&self, lease: LeaseRef) -> StoreResult<Option<Machine>> {
         self.read(move |sql| machines::machine(sql, lease)).await
     }
 
-    async fn add_measured(
-        &self,
-        lease: LeaseRef,
-        cpu: Option<f64>,
-        memory: Option<f64>,
-        keep: usize,
-    ) -> StoreResult<bool> {
-        self.write(move |sql| machines::add_measured(sql, lease, cpu, memory, keep)).await
+    async fn add_measured(&self, lease: LeaseRef, new: NewMeasurement, keep: usize) -> StoreResult<bool> {
+        self.write(move |sql| machines::add_measured(sql, lease, new, keep)).await
     }
 
     async fn measured(&self, run: RunId, limit: usize) -> StoreResult<Vec<Measured>> {

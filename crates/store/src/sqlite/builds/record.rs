@@ -1,18 +1,26 @@
 //! Builds themselves: taken in, read, counted.
 
-use baton_core::{Millis, RunId, State};
+use baton_core::{Millis, RunId, State, WorkerId};
 use rusqlite::{Error, Result, Row, params};
 use uuid::Uuid;
 
 use super::super::connection::Sql;
 use super::super::{rows, statements, submit};
+use super::logs;
+use crate::log_chunks::Chunk;
 use crate::{
-    ArtifactKind, Build, BuildAnswer, BuildCounts, BuildRefused, BuildSource, NewBuild, NewRun, StoreError,
+    ArtifactKind, Build, BuildAnswer, BuildCounts, BuildRefused, BuildSource, LeaseRef, NewBuild, NewRun, StoreError,
     StoreResult, Submission,
 };
 
 /// Settles the idempotency key and the files before anything is written: what is refused then has nothing to undo.
-pub(super) fn submit(sql: &Sql<'_>, run: NewRun, die: u64, build: &NewBuild) -> StoreResult<BuildAnswer> {
+pub(super) fn submit(
+    sql: &Sql<'_>,
+    run: NewRun,
+    die: u64,
+    build: &NewBuild,
+    line: Vec<Chunk>,
+) -> StoreResult<BuildAnswer> {
     if let Some(key) = &run.idempotency
         && let Some(Some((known, is_same))) = submit::submitted(sql, std::slice::from_ref(key))?.into_iter().next()
     {
@@ -35,10 +43,18 @@ pub(super) fn submit(sql: &Sql<'_>, run: NewRun, die: u64, build: &NewBuild) -> 
         return Err(StoreError::Internal("a build was submitted without an answer".into()));
     };
     insert(sql, submitted.run, build)?;
+    logs::add(sql, submitted.run, None, None, line, u64::MAX)?;
     for (id, _) in &files {
         sql.execute(statements::USE_ARTIFACT, params![id.as_bytes(), submitted.run.0.as_bytes()])?;
     }
     Ok(Ok(submitted))
+}
+
+pub(super) fn take(sql: &Sql<'_>, run: RunId, worker: WorkerId) -> StoreResult<Option<LeaseRef>> {
+    let parameters = params![run.0.as_bytes(), worker.0.as_bytes(), sql.now];
+    let Some(epoch) = sql.row(statements::TAKE_BUILD, parameters, |row| rows::epoch(row, 0))? else { return Ok(None) };
+    sql.execute(statements::COUNT_WORKER, params![worker.0.as_bytes(), 1, 0, 0])?;
+    Ok(Some(LeaseRef { run, epoch }))
 }
 
 fn files(source: &BuildSource) -> Vec<(Uuid, ArtifactKind)> {
