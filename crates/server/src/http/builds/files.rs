@@ -93,9 +93,9 @@ async fn submitted_or_built(
     let found = builds::visible(app, &shown.reader()?, Scope::Read, id).await?;
     let file = files::published(app, &found, kind).await?.ok_or_else(|| {
         let status = builds::status_of(found.record.state).as_str();
-        match found.record.state.is_ended() {
-            true => Error::NotFound { what: "file", id: format!("to download: the build is {status}") },
-            false => Error::Malformed(format!("Build not completed: it is {status}, so there is no result yet")),
+        match found.record.state == baton_core::State::Completed {
+            true => Error::NotFound { what: "file", id: "to download: the build was completed without one".into() },
+            false => Error::Malformed(format!("Build not completed: it is {status}, so there is no result")),
         }
     })?;
     send(app, &found, file, method, headers).await
