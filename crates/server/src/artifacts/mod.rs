@@ -2,7 +2,7 @@
 //!
 //! * `path`: names on the disk, which only the server can make.
 //! * `place`, `local`, `s3`: the two places for files, and what both can do.
-//! * `mirrored`: two places that hold the same files.
+//! * `mirrored`: two places that hold the same files. `moving`: copies from one to the other while servers run.
 //! * `named`, `health`: which storage has failed, and whether it answers.
 //! * `pump`, `put`: storing a file, hashed on the way, published whole or not at all.
 //! * `ranges`, `download`: a file as an HTTP answer.
@@ -19,6 +19,7 @@ mod error;
 mod health;
 mod local;
 mod mirrored;
+mod moving;
 mod named;
 mod path;
 mod place;
@@ -35,6 +36,7 @@ pub use digest::{Sha256Sum, announced};
 pub use download::{Download, content_disposition};
 pub use error::StorageError;
 pub use health::StorageHealth;
+pub use moving::{Move, Moved};
 pub use path::{ArtifactPath, Folder, SEGMENT_BYTES_MAX, Segment};
 pub use place::{Entry, Reading, Source, Stat};
 pub use put::{Stored, Terms};
@@ -90,6 +92,22 @@ impl Storage {
             }
         };
         Ok(Storage { watched: Arc::new([Watched::new(name, place.clone())]), place })
+    }
+
+    /// As [`Storage::open`], for one that has to be there already: a directory is not made. One that is not mounted is no
+    /// storage without files.
+    pub fn open_existing(
+        url: &str,
+        variables: impl Iterator<Item = (String, String)>,
+        free_bytes_min: u64,
+    ) -> Result<Storage, String> {
+        match url.parse()? {
+            StorageUrl::Directory(path) if !local::is_storage(&path) => Err(format!(
+                "there is no storage in {}: no server has made the folder drafts in it, or it is not mounted",
+                path.display()
+            )),
+            StorageUrl::Directory(_) | StorageUrl::S3(_) => Storage::open(url, variables, free_bytes_min),
+        }
     }
 
     /// Both storages as one: what is written goes to both, and what the first lacks is read from the mirror.

@@ -7,6 +7,7 @@ mod downloads;
 mod gone;
 mod leftovers;
 mod mirrored;
+mod moving;
 mod put;
 mod rig;
 mod sealed;
