@@ -77,6 +77,11 @@ impl Caller {
         Err(Error::Forbidden(format!("the worker {worker} registered with another API key")))
     }
 
+    /// True for an administrator of everything: one who may know where things are kept.
+    pub fn is_administrator(&self) -> bool {
+        self.has(Scope::Admin).is_ok() && self.namespace.is_none()
+    }
+
     /// True when the caller's key reaches into this namespace.
     pub fn sees(&self, namespace: &str) -> bool {
         self.namespace.as_deref().is_none_or(|own| own == namespace)

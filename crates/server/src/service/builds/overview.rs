@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use serde_json::Value;
 
 use super::{QUEUE, namespace_of};
-use crate::artifacts::{ArtifactPath, Folder, Segment, Terms};
+use crate::artifacts::{ArtifactPath, Folder, Segment, StorageHealth, Terms};
 use crate::auth::Caller;
 use crate::service::check_name;
 use crate::{App, Error};
@@ -32,6 +32,8 @@ pub struct Health {
     pub active: u64,
     /// `directory` or `s3`.
     pub storage: &'static str,
+    /// The storage, and its mirror if it has one.
+    pub storages: Vec<StorageHealth>,
 }
 
 /// Numbers for everybody.
@@ -57,8 +59,9 @@ pub struct Counted {
 
 /// What the server says of itself.
 pub async fn health(app: &App) -> Result<Health, Error> {
-    let stats = stats(app).await?;
-    Ok(Health { pending: stats.builds_queued, active: stats.active_builds, storage: app.storage.kind() })
+    let (stats, storages) = tokio::join!(stats(app), app.storage.health());
+    let Stats { builds_queued: pending, active_builds: active, .. } = stats?;
+    Ok(Health { pending, active, storage: app.storage.kind(), storages })
 }
 
 /// Numbers for everybody: true ones, a few seconds old.
