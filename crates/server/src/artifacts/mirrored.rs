@@ -20,6 +20,7 @@ use super::error::StorageError;
 use super::path::{ArtifactPath, Folder};
 use super::place::{Append, Draft, Entry, Place, Progress, Reading, Stat};
 use super::uploads::RECORD;
+use crate::crash;
 
 /// Two places as one.
 #[derive(Debug)]
@@ -152,6 +153,7 @@ impl Place for MirroredPlace {
 
     async fn delete(&self, path: &ArtifactPath) -> Result<(), StorageError> {
         self.first.delete(path).await?;
+        crash::point("mirror.deleted");
         self.mirror.delete(path).await?;
         // Once more: somebody who moves files from the mirror may have copied this one in between.
         self.first.delete(path).await
@@ -248,6 +250,7 @@ impl Draft for MirroredDraft {
     /// failure of a storage: an answer of a bucket can be lost, too.
     async fn publish(self: Box<Self>) -> Result<(), StorageError> {
         self.first.publish().await?;
+        crash::point("mirror.half");
         self.mirror.publish().await
     }
 }
