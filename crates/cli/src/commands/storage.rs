@@ -65,7 +65,8 @@ pub struct PairArgs {
 pub struct MoveArgs {
     #[command(flatten)]
     pair: PairArgs,
-    /// Also delete from the target what the source does not have and is older than an hour.
+    /// Also delete from the target what the source does not have and is older than an hour. Only while every server writes to
+    /// both: a file that went to the target alone is deleted, too.
     #[arg(long)]
     prune: bool,
 }
