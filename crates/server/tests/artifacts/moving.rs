@@ -1,5 +1,6 @@
 //! Files on their way from one storage to another.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -122,6 +123,31 @@ async fn a_storage_that_is_gone_ends_it() {
     std::fs::remove_dir_all(from.root()).unwrap();
     let stopped = from.storage.copy_to(&to.storage, MOVE, &|_| {}).await.unwrap_err();
     assert!(matches!(&stopped, StorageError::Unavailable(why) if why.contains(&from.urls[0])), "{stopped:?}");
+}
+
+/// Copies a large file, and lets a server with both storages do something about it in the middle.
+async fn in_the_middle(rig: &Rig, path: &ArtifactPath, act: impl AsyncFnOnce(Storage)) {
+    rig.alone(0).put(path, source(&content(64 << 20)), ANY).await.unwrap();
+    let (from, to, drafts) = (rig.alone(0), rig.alone(1), Path::new(&rig.urls[1]).join("drafts"));
+    let moving = tokio::spawn(async move { moves(&from, &to, MOVE).await });
+    while std::fs::read_dir(&drafts).unwrap().count() == 0 && !moving.is_finished() {
+        tokio::task::yield_now().await;
+    }
+    act(rig.again()).await;
+    assert_eq!(moving.await.unwrap().failed, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_deleted_or_replaced_while_it_is_copied_does_not_come_back() {
+    let rig = Rig::mirrored(Rig::directory(), Rig::directory());
+    let file = of(1, "source");
+    in_the_middle(&rig, &file, async |server| server.delete(&file).await.unwrap()).await;
+    let day = report("2026-01-01");
+    in_the_middle(&rig, &day, async |server| _ = server.put(&day, source(b"new"), ANY).await.unwrap()).await;
+    for number in [0, 1] {
+        assert_eq!(rig.alone(number).stat(&file).await, Ok(None));
+        assert!(content_of(&rig.alone(number), &day).await.unwrap() == b"new", "the one before is there again");
+    }
 }
 
 /// Servers delete, replace and add while files are copied, over and over. In the end both have the same, without another move.
