@@ -19,8 +19,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use commands::{
-    agent, audit, build, completion, doctor, key, namespace, pool, queue, run, schedule, serve, settings, submit,
-    worker, workflow,
+    agent, audit, build, completion, doctor, key, namespace, pool, queue, run, schedule, serve, settings, storage,
+    submit, worker, workflow,
 };
 use connection::Connection;
 use exit::Exit;
@@ -121,10 +121,13 @@ enum Command {
     /// Look at settings, and change them while the servers run.
     #[command(subcommand)]
     Settings(settings::SettingsCommand),
+    /// Move artifacts from one storage to another, and see whether one has all of them.
+    #[command(subcommand)]
+    Storage(storage::StorageCommand),
     /// Read the audit log.
     #[command(subcommand)]
     Audit(audit::AuditCommand),
-    /// Check the settings, the data directory, the store and the server.
+    /// Check the settings, the data directory, the store, the storage and the server.
     Doctor(doctor::DoctorArgs),
     /// Measure how fast Baton is on this machine.
     Bench(bench::BenchArgs),
@@ -170,6 +173,7 @@ async fn execute(cli: Cli) -> Result<(), Exit> {
         Command::Namespace(command) => namespace::execute(&connection.client()?, command).await,
         Command::Key(command) => key::execute(&connection.client()?, command).await,
         Command::Settings(command) => settings::execute(&connection.client()?, command).await,
+        Command::Storage(command) => storage::execute(command).await,
         Command::Audit(command) => audit::execute(&connection.client()?, command).await,
         Command::Doctor(args) => doctor::doctor(&connection, args).await,
         Command::Completion(args) => completion::completion(args),

@@ -150,12 +150,39 @@ pub struct StoredReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ServerHealth {
-    /// `ok`.
+    /// `ok`, or `unavailable` when a storage cannot be used.
     pub status: String,
     /// What waits and what is worked on.
     pub queue: BuildQueue,
     /// `directory` or `s3`.
     pub storage: String,
+    /// The storage, and its mirror if it has one.
+    #[serde(default)]
+    pub storages: Vec<StorageState>,
+    /// What is wrong, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// What is wrong, for programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+}
+
+/// How a storage of artifacts is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct StorageState {
+    /// `storage`, or `mirror` for the second one.
+    pub role: String,
+    /// `directory` or `s3`.
+    pub kind: String,
+    /// `ok` or `unavailable`.
+    pub status: String,
+    /// Where it is; for administrators.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// Why it cannot be used; for administrators.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// Builds that wait and builds that somebody has.

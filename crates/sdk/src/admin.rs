@@ -1,6 +1,6 @@
 //! Calls about keys, the audit log, settings and the server itself.
 
-use baton_proto::{AuditPage, ChangeSettings, CreateKey, CreatedKey, Keys, SettingList};
+use baton_proto::{AuditPage, ChangeSettings, CreateKey, CreatedKey, Keys, ServerHealth, SettingList};
 
 use crate::client::Call;
 use crate::filter::{Query, encode};
@@ -46,6 +46,12 @@ impl Client {
     /// Says whether the server lives.
     pub async fn healthz(&self) -> Result<(), ClientError> {
         self.empty(Call::get("/healthz")).await
+    }
+
+    /// Says how the server is: its builds, and whether its storages answer. A storage that does not is the error
+    /// `storage_unavailable`, whose text says to administrators which one.
+    pub async fn health(&self) -> Result<ServerHealth, ClientError> {
+        self.json(Call::get("/health")).await
     }
 
     /// Says whether the server can work: its store answers.

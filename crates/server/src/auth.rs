@@ -97,6 +97,11 @@ impl Caller {
         Caller { key_id, scopes: vec![Scope::Worker], namespace: Some(namespace.to_owned()) }
     }
 
+    /// True for an administrator of everything: one who may know where things are kept.
+    pub fn is_administrator(&self) -> bool {
+        self.has(Scope::Admin).is_ok() && self.namespace.is_none()
+    }
+
     /// True when the caller's key reaches into this namespace.
     pub fn sees(&self, namespace: &str) -> bool {
         self.namespace.as_deref().is_none_or(|own| own == namespace)

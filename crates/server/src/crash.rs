@@ -22,6 +22,8 @@ pub const POINTS: &[(&str, &str)] = &[
     ("multipart.noted", "a bucket takes parts of a file, and that is written down"),
     ("multipart.part", "a part of a file is in a bucket"),
     ("multipart.completed", "a file is in a bucket, and the note of its parts is there"),
+    ("mirror.half", "a file is in the storage, and not in its mirror"),
+    ("mirror.deleted", "a file is deleted from the storage, and is in its mirror"),
     ("upload.created", "an upload in pieces is begun, and its client has no answer"),
     ("upload.part", "a part of a piece is written, and does not count"),
     ("upload.committed", "a piece is durable, and does not count"),

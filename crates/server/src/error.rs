@@ -181,6 +181,12 @@ pub enum Error {
     /// The store cannot be reached.
     #[error("the store cannot be reached now; try again")]
     Unavailable,
+    /// The artifact storage cannot be reached. The log says which one, and why.
+    #[error(
+        "the artifact storage cannot be reached now; try again. If it stays so, the server's log and `baton doctor` say which \
+         storage it is, and why"
+    )]
+    StorageUnavailable,
     /// A large payload is not in the storage any more, or is not what was put there.
     #[error("a payload of the run is lost: the storage does not have it any more, or not as it was")]
     PayloadLost,
@@ -241,6 +247,7 @@ impl Error {
             Error::Overloaded => "overloaded",
             Error::TooSlow => "too_slow",
             Error::Unavailable => "unavailable",
+            Error::StorageUnavailable => "storage_unavailable",
             Error::PayloadLost => "payload_lost",
             Error::DiskFull => "disk_full",
             Error::Github(_) => "github_failed",
@@ -254,14 +261,14 @@ impl Error {
         match self {
             Error::QueueFull { .. } | Error::ClaimsFull { .. } | Error::NamespaceLimit { .. } => Some(FULL_RETRY_MS),
             Error::TooMany { retry_after_ms } => Some(*retry_after_ms),
-            Error::Overloaded | Error::Unavailable | Error::Stopping => Some(1_000),
+            Error::Overloaded | Error::Unavailable | Error::StorageUnavailable | Error::Stopping => Some(1_000),
             _ => None,
         }
     }
 
     /// True when it is certain that nothing was changed. Otherwise the call may have been carried out, and its answer lost.
     pub fn is_refusal(&self) -> bool {
-        !matches!(self, Error::Unavailable | Error::Stopping | Error::Internal)
+        !matches!(self, Error::Unavailable | Error::StorageUnavailable | Error::Stopping | Error::Internal)
     }
 
     /// A run that is not there, or not for this caller.

@@ -74,12 +74,19 @@ pub async fn open_store(settings: &Settings, clock: Clock) -> Result<Arc<dyn Sto
     }
 }
 
-/// Opens the storage for artifacts that the settings name.
+/// Opens the storage for artifacts that the settings name, with its mirror if they name one.
 pub fn open_storage(settings: &Settings) -> Result<Storage, String> {
-    // Variables that are not text cannot be credentials.
-    let variables =
-        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    Storage::open(&settings.storage(), variables, settings.storage_free_bytes_min)
+    let open = |url: &str| Storage::open(url, text_variables(), settings.storage_free_bytes_min);
+    let first = open(&settings.storage())?;
+    match &settings.storage_mirror_url {
+        Some(url) => Storage::mirrored(first, open(url).map_err(|error| format!("storage_mirror_url: {error}"))?),
+        None => Ok(first),
+    }
+}
+
+/// The environment. Variables that are not text cannot be credentials.
+pub fn text_variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 /// Removes files that nobody can read any more, as the loops do now and then.
@@ -147,10 +154,21 @@ pub async fn run(
     std::fs::write(&address_file, address.to_string())
         .map_err(|error| format!("cannot write {}: {error}", address_file.display()))?;
     println!("Baton listens on http://{address} (store: {})", app.store.kind());
+    tokio::spawn(report_storages(app.storage.clone()));
     tracing::info!(%address, store = app.store.kind(), "listening");
     serve(app, listener, shutdown).await;
     let _ = std::fs::remove_file(&address_file);
     Ok(())
+}
+
+/// Says in the log where files are kept, and whether they can be.
+async fn report_storages(storage: Storage) {
+    for found in storage.health().await {
+        match found.error {
+            None => tracing::info!(role = found.role, url = %found.url, "a storage for artifacts"),
+            Some(error) => tracing::warn!(role = found.role, %error, "a storage for artifacts cannot be used"),
+        }
+    }
 }
 
 /// Whether anybody but its owner can list or change a directory, or reach what is in it.

@@ -78,9 +78,11 @@ impl Baton {
         *self = Baton::serve_on(self.port, self.arguments.clone(), self.environment.clone()).await;
     }
 
-    /// As `restart`, without a variable of the environment.
-    pub async fn restart_without(&mut self, variable: &str) {
-        self.environment.retain(|(name, _)| name != variable);
+    /// As `restart`, with variables of the environment that are set anew, or not at all.
+    pub async fn restart_with(&mut self, variables: &[(&str, Option<&str>)]) {
+        self.environment.retain(|(name, _)| variables.iter().all(|(changed, _)| changed != name));
+        let set = variables.iter().filter_map(|(name, value)| Some(((*name).to_owned(), (*value)?.to_owned())));
+        self.environment.extend(set);
         self.restart().await;
     }
 

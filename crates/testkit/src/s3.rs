@@ -35,6 +35,8 @@ pub fn start_s3(root: &Path) -> SocketAddr {
             let listener = tokio::net::TcpListener::from_std(listener).expect("a socket of ours");
             loop {
                 let Ok((socket, _)) = listener.accept().await else { continue };
+                // Without it a body waits 40 ms for the acknowledgement of its head.
+                let _ = socket.set_nodelay(true);
                 let service = service.clone();
                 let answer = service_fn(move |request| as_s3_does(service.clone(), request));
                 tokio::spawn(async move {

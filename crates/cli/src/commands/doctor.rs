@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use baton::proto::{PAGE_MAX, PoolView};
+use baton::proto::{PAGE_MAX, PoolView, StorageState};
 use baton::{Client, ClientError};
 use baton_core::pools::RunnerState;
+use baton_server::artifacts::Storage;
 use baton_server::{Settings, SettingsFlags};
 use baton_store::{Clock, StoreError};
 use clap::Args;
@@ -97,6 +98,7 @@ pub async fn doctor(connection: &Connection, args: DoctorArgs) -> Result<(), Exi
     checks.push(server);
     if server_answers {
         checks.push(check_store_behind(&client).await);
+        checks.extend(check_storage_behind(&client).await);
         checks.push(check_key(&client, key.is_some(), connection).await);
         checks.extend(check_pools(&client).await);
         checks.extend(check_legacy_auth(&client).await);
@@ -105,6 +107,11 @@ pub async fn doctor(connection: &Connection, args: DoctorArgs) -> Result<(), Exi
         && (!server_answers || settings.sqlite_path().is_none())
     {
         checks.extend(check_store(settings).await);
+    }
+    if let Ok(settings) = &settings
+        && !server_answers
+    {
+        checks.extend(check_storage(settings).await);
     }
     let report = Report { ok: checks.iter().all(|check| check.status != Status::Fail), checks };
     args.format.print(&report, table);
@@ -187,6 +194,43 @@ async fn check_store_behind(client: &Client) -> Check {
         Ok(_) => Check::ok(name, "reachable and migrated"),
         Err(error) => Check::fail(name, error.to_string(), "the server's log says why; look at its database"),
     }
+}
+
+/// What the server says of its storages; nothing when it cannot even ask its store.
+async fn check_storage_behind(client: &Client) -> Option<Check> {
+    let name = "storage of the server";
+    let todo =
+        "look at that storage, at its disk or its network and credentials; docs/storage.md says what works without it";
+    match client.health().await {
+        Ok(health) => {
+            let where_it_is = |storage: &StorageState| {
+                let url = storage.url.as_deref().unwrap_or(&storage.kind);
+                format!("{} {url}", storage.role)
+            };
+            let found: Vec<String> = health.storages.iter().map(where_it_is).collect();
+            Some(Check::ok(name, format!("reachable: {}", found.join(", "))))
+        }
+        Err(ClientError::Refused { code, message, .. }) if code == "storage_unavailable" => {
+            Some(Check::fail(name, message, todo))
+        }
+        Err(_) => None,
+    }
+}
+
+/// Looks at the storages itself, where no server does.
+async fn check_storage(settings: &Settings) -> Vec<Check> {
+    let urls = [("storage", Some(settings.storage())), ("mirror", settings.storage_mirror_url.clone())];
+    let mut checks = Vec::new();
+    for (name, url) in urls.into_iter().filter_map(|(name, url)| Some((name, url?))) {
+        checks.push(match Storage::open_existing(&url, baton_server::text_variables(), 0) {
+            Err(error) => Check::warn(name, error, "`baton serve` makes a directory that is not there yet"),
+            Ok(storage) => match storage.health().await.remove(0).error {
+                None => Check::ok(name, format!("{} can be used", storage.name())),
+                Some(error) => Check::fail(name, error, "look at its disk, or its network and credentials"),
+            },
+        });
+    }
+    checks
 }
 
 async fn check_key(client: &Client, has_key: bool, connection: &Connection) -> Check {

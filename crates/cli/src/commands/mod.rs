@@ -16,6 +16,7 @@ pub mod run;
 pub mod schedule;
 pub mod serve;
 pub mod settings;
+pub mod storage;
 pub mod submit;
 mod units;
 pub mod worker;

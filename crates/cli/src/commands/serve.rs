@@ -36,6 +36,9 @@ pub struct ServeArgs {
     /// A path or s3://bucket/prefix?endpoint=URL&region=NAME for artifacts; in the data directory unless given.
     #[arg(long, value_name = "URL")]
     storage: Option<String>,
+    /// A second storage that gets every file as well, to move from one to the other while the servers run.
+    #[arg(long, value_name = "URL")]
+    storage_mirror: Option<String>,
     #[command(flatten)]
     log: LogArgs,
 }
@@ -48,6 +51,7 @@ pub async fn serve(connection: &Connection, args: ServeArgs) -> Result<(), Exit>
         data: connection.data.clone(),
         database: args.database,
         storage: args.storage,
+        storage_mirror: args.storage_mirror,
         api_key: connection.api_key.clone(),
     };
     let settings = load(args.config.as_deref(), flags).map_err(Exit::usage)?;
@@ -65,8 +69,5 @@ fn providers() -> Vec<(&'static str, Arc<dyn Provider>)> {
 
 /// Reads the settings from the file, the environment and the flags.
 pub fn load(config: Option<&std::path::Path>, flags: SettingsFlags) -> Result<Settings, String> {
-    // Variables that are not text cannot be ours.
-    let variables =
-        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    Settings::load(config, variables, flags)
+    Settings::load(config, baton_server::text_variables(), flags)
 }

@@ -35,6 +35,7 @@ mod site;
 #[cfg(target_os = "linux")]
 mod small_disk;
 mod stopped_server;
+mod storage;
 mod stored;
 mod stream;
 mod two_servers;

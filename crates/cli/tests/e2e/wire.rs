@@ -29,8 +29,13 @@ pub struct Request {
 impl Request {
     /// With the API key of these tests.
     pub fn new(method: &str, path: &str) -> Request {
+        Request::anonymous(method, path).header("x-api-key", API_KEY)
+    }
+
+    /// Without a key.
+    pub fn anonymous(method: &str, path: &str) -> Request {
         let head = format!("{method} {path} HTTP/1.1\r\nhost: baton\r\nconnection: close\r\n");
-        Request { head, body: Vec::new() }.header("x-api-key", API_KEY)
+        Request { head, body: Vec::new() }
     }
 
     pub fn get(path: &str) -> Request {

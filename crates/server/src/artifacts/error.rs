@@ -39,7 +39,7 @@ pub enum StorageError {
     /// The bytes stopped coming, for this reason.
     #[error("{0}")]
     Source(Error),
-    /// The storage cannot be reached.
+    /// The storage cannot be reached, or refuses us.
     #[error("the storage cannot be reached: {0}")]
     Unavailable(String),
     /// What was stored is not what is there.
@@ -50,12 +50,41 @@ pub enum StorageError {
     Failed(String),
 }
 
+impl StorageError {
+    /// What went wrong, for those who know already that it is the storage.
+    pub(super) fn why(self) -> String {
+        match self {
+            StorageError::Unavailable(why) | StorageError::Failed(why) => why,
+            other => other.to_string(),
+        }
+    }
+
+    /// The same error, which says in which storage it happened.
+    pub(super) fn of_storage(self, name: &str) -> StorageError {
+        match self {
+            StorageError::Unavailable(why) => StorageError::Unavailable(format!("{name}: {why}")),
+            StorageError::Damaged(why) => StorageError::Damaged(format!("{name}: {why}")),
+            StorageError::Failed(why) => StorageError::Failed(format!("{name}: {why}")),
+            StorageError::DiskFull => {
+                tracing::warn!(storage = name, "the storage is full");
+                StorageError::DiskFull
+            }
+            StorageError::NotFound
+            | StorageError::TooLarge { .. }
+            | StorageError::WrongLength { .. }
+            | StorageError::WrongDigest { .. }
+            | StorageError::Source(_) => self,
+        }
+    }
+}
+
+/// A directory that cannot be read or written is a storage that is out of order, and no bug of ours.
 impl From<std::io::Error> for StorageError {
     fn from(error: std::io::Error) -> StorageError {
         match error.kind() {
             ErrorKind::NotFound => StorageError::NotFound,
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => StorageError::DiskFull,
-            _ => StorageError::Failed(error.to_string()),
+            _ => StorageError::Unavailable(error.to_string()),
         }
     }
 }
@@ -64,18 +93,34 @@ impl From<object_store::Error> for StorageError {
     fn from(error: object_store::Error) -> StorageError {
         use object_store::Error as Remote;
         match error {
+            // Without its bucket a storage is gone, and nothing is known of its files.
+            Remote::NotFound { source, .. } if source.to_string().contains("NoSuchBucket") => {
+                StorageError::Unavailable("there is no such bucket".into())
+            }
             Remote::NotFound { .. } => StorageError::NotFound,
+            Remote::PermissionDenied { .. } | Remote::Unauthenticated { .. } => {
+                StorageError::Unavailable(format!("{error}; check the credentials and what they allow"))
+            }
             Remote::Generic { source, .. } => {
                 let text = source.to_string();
                 // There is no common word for it: this is what servers that have disks of their own say.
                 let full = ["507 Insufficient Storage", "StorageFull", "QuotaExceeded"];
                 match full.iter().any(|word| text.contains(word)) {
                     true => StorageError::DiskFull,
-                    false => StorageError::Unavailable(text),
+                    false => StorageError::Unavailable(with_cause(&*source)),
                 }
             }
             other => StorageError::Failed(other.to_string()),
         }
+    }
+}
+
+/// What a client of a bucket says, and what its innermost cause adds to it, such as a refused connection.
+fn with_cause(error: &(dyn std::error::Error + 'static)) -> String {
+    let innermost = std::iter::successors(error.source(), |error| error.source()).last().map(ToString::to_string);
+    match (error.to_string(), innermost) {
+        (text, Some(cause)) if !text.contains(&cause) => format!("{text}: {cause}"),
+        (text, _) => text,
     }
 }
 
@@ -95,11 +140,11 @@ impl From<StorageError> for Error {
             StorageError::WrongLength { .. } | StorageError::WrongDigest { .. } => Error::Malformed(error.to_string()),
             StorageError::Source(error) => error,
             StorageError::Unavailable(why) => {
-                tracing::warn!(%why, "the storage cannot be reached");
-                Error::Unavailable
+                tracing::warn!(%why, "the artifact storage cannot be reached");
+                Error::StorageUnavailable
             }
             StorageError::Damaged(why) | StorageError::Failed(why) => {
-                tracing::error!(%why, "the storage failed");
+                tracing::error!(%why, "the artifact storage failed");
                 Error::Internal
             }
         }
@@ -118,5 +163,17 @@ mod tests {
         assert_eq!(StorageError::from(local), StorageError::DiskFull);
         assert_eq!(StorageError::from(remote), StorageError::DiskFull);
         assert_eq!(Error::from(StorageError::DiskFull), Error::DiskFull);
+    }
+
+    #[test]
+    fn a_storage_that_is_gone_is_named_and_is_not_the_store() {
+        let refused = std::io::Error::from(ErrorKind::PermissionDenied);
+        let bucket = object_store::Error::NotFound { path: "x".into(), source: "<Code>NoSuchBucket</Code>".into() };
+        for gone in [StorageError::from(refused), StorageError::from(bucket)] {
+            let named = gone.of_storage("s3://builds");
+            assert!(matches!(&named, StorageError::Unavailable(why) if why.starts_with("s3://builds: ")), "{named:?}");
+            assert_eq!(Error::from(named), Error::StorageUnavailable);
+        }
+        assert_eq!(StorageError::NotFound.of_storage("s3://builds"), StorageError::NotFound);
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! * `path`: names on the disk, which only the server can make.
 //! * `place`, `local`, `s3`: the two places for files, and what both can do.
+//! * `mirrored`: two places that hold the same files. `moving`: copies from one to the other while servers run.
+//! * `named`, `health`: which storage has failed, and whether it answers.
 //! * `pump`, `put`: storing a file, hashed on the way, published whole or not at all.
 //! * `ranges`, `download`: a file as an HTTP answer.
 //! * `sealed`: files that are encrypted where they lie.
@@ -14,7 +16,11 @@ mod cache;
 mod digest;
 mod download;
 mod error;
+mod health;
 mod local;
+mod mirrored;
+mod moving;
+mod named;
 mod path;
 mod place;
 mod pump;
@@ -29,6 +35,8 @@ pub use cache::{Cache, Evicted};
 pub use digest::{Sha256Sum, announced};
 pub use download::{Download, content_disposition};
 pub use error::StorageError;
+pub use health::StorageHealth;
+pub use moving::{Move, Moved};
 pub use path::{ArtifactPath, Folder, SEGMENT_BYTES_MAX, Segment};
 pub use place::{Entry, Reading, Source, Stat};
 pub use put::{Stored, Terms};
@@ -44,6 +52,9 @@ use std::time::{Duration, SystemTime};
 use baton_core::RunId;
 use futures_util::TryStreamExt;
 
+use health::Watched;
+use mirrored::MirroredPlace;
+use named::NamedPlace;
 use place::Place;
 use url::StorageUrl;
 
@@ -51,7 +62,12 @@ use url::StorageUrl;
 #[derive(Clone, Debug)]
 pub struct Storage {
     place: Arc<dyn Place>,
+    /// The place, or the two that it is made of.
+    watched: Arc<[Watched]>,
 }
+
+/// What storages are called in the answers of the server, the first one first.
+const ROLES: [&str; 2] = ["storage", "mirror"];
 
 impl Storage {
     /// Opens the storage that a URL names: `file:///directory`, a plain path, or
@@ -62,13 +78,56 @@ impl Storage {
         variables: impl Iterator<Item = (String, String)>,
         free_bytes_min: u64,
     ) -> Result<Storage, String> {
-        let place: Arc<dyn Place> = match url.parse()? {
-            StorageUrl::Directory(path) => Arc::new(open_directory(path, free_bytes_min)?),
+        let (name, place): (Arc<str>, Arc<dyn Place>) = match url.parse()? {
+            StorageUrl::Directory(path) => {
+                let place = open_directory(path, free_bytes_min)?;
+                let name: Arc<str> = place.path().display().to_string().into();
+                (name.clone(), Arc::new(NamedPlace::new(name, place)))
+            }
             StorageUrl::S3(address) => {
-                Arc::new(s3::S3Place::open(&address, variables).map_err(|error| format!("cannot open {url}: {error}"))?)
+                let name: Arc<str> = StorageUrl::S3(address.clone()).to_string().into();
+                let place = s3::S3Place::open(&address, variables);
+                let place = place.map_err(|error| format!("cannot open {name}: {error}"))?;
+                (name.clone(), Arc::new(NamedPlace::new(name, place)))
             }
         };
-        Ok(Storage { place })
+        Ok(Storage { watched: Arc::new([Watched::new(name, place.clone())]), place })
+    }
+
+    /// As [`Storage::open`], for one that has to be there already: a directory is not made. One that is not mounted is no
+    /// storage without files.
+    pub fn open_existing(
+        url: &str,
+        variables: impl Iterator<Item = (String, String)>,
+        free_bytes_min: u64,
+    ) -> Result<Storage, String> {
+        match url.parse()? {
+            StorageUrl::Directory(path) if !local::is_storage(&path) => Err(format!(
+                "there is no storage in {}: no server has made the folder drafts in it, or it is not mounted",
+                path.display()
+            )),
+            StorageUrl::Directory(_) | StorageUrl::S3(_) => Storage::open(url, variables, free_bytes_min),
+        }
+    }
+
+    /// Both storages as one: what is written goes to both, and what the first lacks is read from the mirror.
+    pub fn mirrored(first: Storage, mirror: Storage) -> Result<Storage, String> {
+        if first.name() == mirror.name() {
+            return Err(format!("the storage and its mirror are the same: {}", first.name()));
+        }
+        let watch = |storage: &Storage| Watched::new(storage.name().into(), storage.place.clone());
+        let watched = Arc::new([watch(&first), watch(&mirror)]);
+        Ok(Storage { place: Arc::new(MirroredPlace::new(first.place, mirror.place)), watched })
+    }
+
+    /// Where it is, without credentials; of two, where the first one is.
+    pub fn name(&self) -> &str {
+        &self.watched[0].name
+    }
+
+    /// How the storage is, and its mirror if it has one. Costs next to nothing, and takes a few seconds at most.
+    pub async fn health(&self) -> Vec<StorageHealth> {
+        futures_util::future::join_all(self.watched.iter().zip(ROLES).map(|(watched, role)| watched.health(role))).await
     }
 
     /// `directory` or `s3`.

@@ -75,6 +75,17 @@ impl ArtifactPath {
         ArtifactPath(format!("uploads/{upload}/{file}"))
     }
 
+    /// The sum of a file that is named by what is in it.
+    pub(super) fn sum(&self) -> Option<Sha256Sum> {
+        self.0.strip_prefix("cache/")?.split_once('/')?.1.parse().ok()
+    }
+
+    /// Whether the file may be replaced by another one of the same name: reports of a day, and what a server notes of the cache.
+    /// All others are what they are until they are deleted.
+    pub(super) fn is_replaced(&self) -> bool {
+        self.0.starts_with("diagnostics/") || self.0.starts_with(&Folder::cache_records().0)
+    }
+
     /// As the storage spells it, below its root.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -100,6 +111,11 @@ impl Folder {
     /// What a worker reported, a file for each day.
     pub fn diagnostics(worker: &Segment) -> Folder {
         Folder(format!("diagnostics/{}/", worker.0))
+    }
+
+    /// All that an installation keeps, but for uploads under way.
+    pub(super) fn kept() -> [Folder; 4] {
+        ["builds/", "payloads/", "diagnostics/", "cache/"].map(|name| Folder(name.into()))
     }
 
     /// All runs that have files.

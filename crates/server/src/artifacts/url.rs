@@ -1,5 +1,6 @@
 //! Where the storage is, as the settings say it.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -10,6 +11,20 @@ use super::s3::S3Address;
 pub(super) enum StorageUrl {
     Directory(PathBuf),
     S3(S3Address),
+}
+
+/// As logs and administrators see it. There are no credentials in it: they are refused.
+impl fmt::Display for StorageUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StorageUrl::Directory(path) => write!(f, "{}", path.display()),
+            StorageUrl::S3(S3Address { bucket, prefix, endpoint, region: _ }) => {
+                let slash = if prefix.is_empty() { "" } else { "/" };
+                write!(f, "s3://{bucket}{slash}{prefix}")?;
+                endpoint.iter().try_for_each(|endpoint| write!(f, "?endpoint={endpoint}"))
+            }
+        }
+    }
 }
 
 const EXPECTED: &str = "a path, file:///directory, or s3://bucket/prefix?endpoint=URL&region=NAME";
@@ -49,6 +64,11 @@ fn s3(rest: &str) -> Result<S3Address, String> {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         let value = decode(value).ok_or_else(|| format!("{key} is not UTF-8"))?;
         match key {
+            "endpoint" if value.contains(['@', '?']) => {
+                return Err(
+                    "endpoint has no user and no query; credentials go into AWS_ACCESS_KEY_ID and the like".into()
+                );
+            }
             "endpoint" if value.starts_with("http://") || value.starts_with("https://") => {
                 address.endpoint = Some(value)
             }
@@ -104,6 +124,18 @@ mod tests {
     }
 
     #[test]
+    fn a_storage_is_named_by_where_it_is() {
+        for (url, name) in [
+            ("/var/lib/x", "/var/lib/x"),
+            ("file:///a%20b", "/a b"),
+            ("s3://b/p/?region=eu-north-1", "s3://b/p"),
+            ("s3://b?region=x&endpoint=http%3A%2F%2Fminio:9000", "s3://b?endpoint=http://minio:9000"),
+        ] {
+            assert_eq!(url.parse::<StorageUrl>().unwrap().to_string(), name);
+        }
+    }
+
+    #[test]
     fn what_is_wrong_is_named() {
         for (url, word) in [
             ("", "empty"),
@@ -112,6 +144,7 @@ mod tests {
             ("file://host/x", "absolute"),
             ("s3://b?secret=x", "AWS_ACCESS_KEY_ID"),
             ("s3://b?endpoint=localhost", "http://"),
+            ("s3://b?endpoint=http://me:secret@localhost", "AWS_ACCESS_KEY_ID"),
         ] {
             let error = url.parse::<StorageUrl>().unwrap_err();
             assert!(error.contains(word), "{url}: {error}");

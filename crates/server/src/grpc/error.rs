@@ -47,7 +47,9 @@ fn code(error: &Error) -> Code {
         | Error::Overloaded
         | Error::DiskFull => Code::ResourceExhausted,
         Error::TooSlow => Code::DeadlineExceeded,
-        Error::Unavailable | Error::NotYet(_) | Error::Stopping | Error::Github(_) => Code::Unavailable,
+        Error::Unavailable | Error::StorageUnavailable | Error::NotYet(_) | Error::Stopping | Error::Github(_) => {
+            Code::Unavailable
+        }
         Error::PayloadLost => Code::DataLoss,
         Error::Internal => Code::Internal,
     }

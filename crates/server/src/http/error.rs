@@ -33,6 +33,7 @@ fn status(error: &Error) -> StatusCode {
         | Error::ClaimsFull { .. }
         | Error::Overloaded
         | Error::Unavailable
+        | Error::StorageUnavailable
         | Error::NotYet(_)
         | Error::Stopping => StatusCode::SERVICE_UNAVAILABLE,
         Error::TooMany { .. } | Error::NamespaceLimit { .. } => StatusCode::TOO_MANY_REQUESTS,

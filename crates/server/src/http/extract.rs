@@ -38,6 +38,20 @@ impl FromRequestParts<App> for Auth {
     }
 }
 
+/// Who asks, where anybody may: a caller whose key is good is told more.
+pub struct Asker(pub Option<Arc<Caller>>);
+
+impl FromRequestParts<App> for Asker {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Asker, Error> {
+        match credential(&parts.headers) {
+            None => Ok(Asker(None)),
+            Some(_) => Ok(Asker(Auth::from_request_parts(parts, app).await.ok().map(|Auth(caller)| caller))),
+        }
+    }
+}
+
 /// The API key that a request brings.
 pub(crate) fn credential(headers: &HeaderMap) -> Option<&str> {
     // An empty one is what a client sends that was given none.

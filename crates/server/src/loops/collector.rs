@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use baton_core::Millis;
 
-use crate::artifacts::StorageError;
+use crate::artifacts::{StorageError, UploadError};
 use crate::service::builds::files;
 use crate::service::payloads;
 use crate::{App, Error, crash};
@@ -54,7 +54,10 @@ pub(crate) async fn sweep(app: &App) -> Result<String, Error> {
     let now = app.store.now().await?;
     let uploads = app.uploads.sweep(now).await.map_err(|error| {
         tracing::warn!(%error, "uploads that have expired could not be removed");
-        Error::Unavailable
+        match error {
+            UploadError::Storage(error) => error.into(),
+            _ => Error::Internal,
+        }
     })?;
     let evicted = app.cache.pass().await?;
     Ok(format!("{drafts} drafts and {uploads} uploads removed, {} files left the cache", evicted.files))

@@ -106,10 +106,10 @@ async fn store(app: &App, payload: Bytes) -> Result<Bytes, Error> {
 fn out_of_reach(error: StorageError) -> Error {
     match error {
         StorageError::Failed(why) | StorageError::Damaged(why) => {
-            tracing::warn!(%why, "a payload could not be written to the storage");
-            Error::Unavailable
+            tracing::warn!(%why, "the artifact storage failed; a payload could not be written or read");
+            Error::StorageUnavailable
         }
-        StorageError::NotFound => Error::Unavailable,
+        StorageError::NotFound => Error::StorageUnavailable,
         other => other.into(),
     }
 }

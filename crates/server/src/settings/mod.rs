@@ -27,6 +27,8 @@ pub struct Settings {
     pub database_url: Option<String>,
     /// Where artifacts are kept: a path, `file:///...`, or `s3://bucket/prefix?endpoint=...&region=...`; in `data` unless given.
     pub storage_url: Option<String>,
+    /// A second storage: every file is written to both before it is acknowledged, and read from here when the first lacks it.
+    pub storage_mirror_url: Option<String>,
     /// Bytes to keep free on the disk of a storage directory: uploads that would take them are refused.
     pub storage_free_bytes_min: u64,
     /// Largest artifact.
@@ -231,6 +233,7 @@ impl Default for Settings {
             data: data_default(),
             database_url: None,
             storage_url: None,
+            storage_mirror_url: None,
             storage_free_bytes_min: 256 << 20,
             artifact_bytes_max: 8 << 30,
             cache_bytes_max: 20 << 30,
@@ -326,6 +329,8 @@ pub struct SettingsFlags {
     pub database: Option<String>,
     /// `--storage`.
     pub storage: Option<String>,
+    /// `--storage-mirror`.
+    pub storage_mirror: Option<String>,
     /// `--api-key`.
     pub api_key: Option<String>,
 }
@@ -399,6 +404,7 @@ impl Settings {
         set("data", flags.data.map(|path| path.to_string_lossy().into_owned()));
         set("database_url", flags.database);
         set("storage_url", flags.storage);
+        set("storage_mirror_url", flags.storage_mirror);
         set("api_key", flags.api_key);
         let settings: Settings = table.try_into().map_err(|error| format!("the settings are wrong: {error}"))?;
         settings.check()?;
@@ -410,6 +416,7 @@ impl Settings {
         Settings {
             database_url: Some(String::new()),
             storage_url: Some(String::new()),
+            storage_mirror_url: Some(String::new()),
             listen_url: Some(String::new()),
             api_key: Some(String::new()),
             build_base_image: Some(String::new()),

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use baton_server::artifacts::{Cache, Sha256Sum, StorageError};
 
-use crate::on_both;
+use crate::on_every_place;
 use crate::rig::{Rig, content, entropy, silent_source, source};
 
-on_both!(
+on_every_place!(
     files_are_found_by_their_sum,
     what_has_another_sum_is_refused,
     the_least_recently_used_goes_first,

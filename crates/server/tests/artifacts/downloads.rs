@@ -7,10 +7,10 @@ use http::header::{CONTENT_RANGE, IF_MATCH, IF_NONE_MATCH, IF_RANGE, RANGE};
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 use http_body_util::BodyExt;
 
-use crate::on_both;
+use crate::on_every_place;
 use crate::rig::{Rig, content, path};
 
-on_both!(
+on_every_place!(
     a_whole_file_and_its_parts,
     conditions_are_answered_without_a_body,
     head_says_what_get_would,

@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use baton_server::artifacts::Terms;
 
-use crate::on_both;
+use crate::on_every_place;
 use crate::rig::{LIMIT, Rig, content, open, path, silent_source};
 
-on_both!(what_a_dead_server_left_is_swept, what_is_being_written_is_not_swept);
+on_every_place!(what_a_dead_server_left_is_swept, what_is_being_written_is_not_swept);
 
 const LARGE: usize = 11 << 20;
 
 async fn what_a_dead_server_left_is_swept(rig: Rig) {
-    let url = rig.url.clone();
+    let urls = rig.urls.clone();
     // A runtime that is given up in the middle of a file: nothing of it runs any more, not even what tidies up.
     let server = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     server.spawn(async move {
-        let storage = open(&url);
+        let storage = open(&urls);
         storage.put(&path("file"), silent_source(&content(LARGE)), Terms::up_to(LIMIT)).await
     });
     // A draft in a directory, or a part of a multipart upload.

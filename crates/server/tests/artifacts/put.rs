@@ -4,13 +4,13 @@ use baton_core::RunId;
 use baton_server::Error;
 use baton_server::artifacts::{ArtifactPath, Folder, Segment, Sha256Sum, StorageError, Terms};
 
-use crate::on_both;
+use crate::on_every_place;
 use crate::rig::{LIMIT, Rig, content, cut_source, path, silent_source, source};
 
 /// More than two parts of a multipart upload.
 const LARGE: usize = (11 << 20) + 17;
 
-on_both!(
+on_every_place!(
     files_of_all_sizes_come_back_as_they_were,
     a_file_replaces_the_one_before,
     other_bytes_than_announced_leave_nothing,

@@ -19,19 +19,19 @@ pub const LIMIT: u64 = 1 << 30;
 
 pub struct Rig {
     pub storage: Storage,
-    /// Opens the same storage again, as another server or a new start would.
-    pub url: String,
-    /// Where the files really are.
-    root: PathBuf,
-    _home: tempfile::TempDir,
+    /// Opens the same storage again, as another server or a new start would: one, or one and its mirror.
+    pub urls: Vec<String>,
+    /// Where the files of each really are.
+    roots: Vec<PathBuf>,
+    _homes: Vec<tempfile::TempDir>,
 }
 
 impl Rig {
     pub fn directory() -> Rig {
         let home = tempfile::tempdir().unwrap();
         let root = home.path().join("artifacts");
-        let url = root.to_str().unwrap().to_owned();
-        Rig { storage: open(&url), url, root, _home: home }
+        let urls = vec![root.to_str().unwrap().to_owned()];
+        Rig { storage: open(&urls), urls, roots: vec![root], _homes: vec![home] }
     }
 
     pub fn s3() -> Rig {
@@ -39,29 +39,47 @@ impl Rig {
         let root = home.path().to_owned();
         std::fs::create_dir(root.join("bucket")).unwrap();
         let address = baton_testkit::start_s3(home.path());
-        let url = format!("s3://bucket/some/prefix?endpoint=http://{address}&region=us-east-1");
-        Rig { storage: open(&url), url, root, _home: home }
+        let urls = vec![format!("s3://bucket/some/prefix?endpoint=http://{address}&region=us-east-1")];
+        Rig { storage: open(&urls), urls, roots: vec![root], _homes: vec![home] }
+    }
+
+    pub fn directory_and_s3() -> Rig {
+        Rig::mirrored(Rig::directory(), Rig::s3())
+    }
+
+    /// One storage of two.
+    pub fn mirrored(first: Rig, mirror: Rig) -> Rig {
+        let urls = [first.urls, mirror.urls].concat();
+        let roots = [first.roots, mirror.roots].concat();
+        let homes = first._homes.into_iter().chain(mirror._homes).collect();
+        Rig { storage: open(&urls), urls, roots, _homes: homes }
     }
 
     pub fn again(&self) -> Storage {
-        open(&self.url)
+        open(&self.urls)
     }
 
-    /// All files there are, whatever they are, but for what an S3 server keeps for itself.
+    /// One of the storages alone, as a server sees it that does not know of the other.
+    pub fn alone(&self, number: usize) -> Storage {
+        open(&self.urls[number..=number])
+    }
+
+    /// Where the files of the first storage really are.
+    pub fn root(&self) -> &Path {
+        &self.roots[0]
+    }
+
+    /// All files of the first storage, whatever they are, but for what an S3 server keeps for itself.
     pub fn files(&self) -> Vec<String> {
-        let mut found = Vec::new();
-        walk(&self.root, &mut found);
-        let name = |path: &PathBuf| path.strip_prefix(&self.root).unwrap().to_str().unwrap().to_owned();
-        let mut names: Vec<String> = found.iter().map(name).collect();
-        names.sort();
-        names
+        files_below(self.root())
     }
 
-    /// Waits until the files are as they should be, for what happens in the background.
+    /// Waits until the files of every storage are as they should be, for what happens in the background.
     pub async fn until(&self, good: impl Fn(&[String]) -> bool) {
         let begun = Instant::now();
-        while !good(&self.files()) {
-            assert!(begun.elapsed() < PATIENCE, "there are {:?}", self.files());
+        while !self.roots.iter().all(|root| good(&files_below(root))) {
+            let files: Vec<_> = self.roots.iter().map(|root| files_below(root)).collect();
+            assert!(begun.elapsed() < PATIENCE, "there are {files:?}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -77,10 +95,23 @@ impl Rig {
     }
 
     pub async fn content(&self, path: &ArtifactPath) -> Result<Vec<u8>, StorageError> {
-        let size = self.storage.stat(path).await?.ok_or(StorageError::NotFound)?.size;
-        let chunks: Vec<Bytes> = self.storage.read(path, 0..size).await?.try_collect().await?;
-        Ok(chunks.concat())
+        content_of(&self.storage, path).await
     }
+}
+
+pub async fn content_of(storage: &Storage, path: &ArtifactPath) -> Result<Vec<u8>, StorageError> {
+    let size = storage.stat(path).await?.ok_or(StorageError::NotFound)?.size;
+    let chunks: Vec<Bytes> = storage.read(path, 0..size).await?.try_collect().await?;
+    Ok(chunks.concat())
+}
+
+fn files_below(root: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    walk(root, &mut found);
+    let name = |path: &PathBuf| path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+    let mut names: Vec<String> = found.iter().map(name).collect();
+    names.sort();
+    names
 }
 
 fn walk(directory: &Path, found: &mut Vec<PathBuf>) {
@@ -97,10 +128,12 @@ fn walk(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-pub fn open(url: &str) -> Storage {
+/// Opens a storage, or one and its mirror.
+pub fn open(urls: &[String]) -> Storage {
     let variables = [("AWS_ACCESS_KEY_ID", baton_testkit::S3_KEY), ("AWS_SECRET_ACCESS_KEY", baton_testkit::S3_SECRET)];
-    let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
-    Storage::open(url, variables, 0).unwrap()
+    let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let storages = urls.iter().map(|url| Storage::open(url, variables.clone().into_iter(), 0).unwrap());
+    storages.reduce(|first, mirror| Storage::mirrored(first, mirror).unwrap()).unwrap()
 }
 
 pub fn path(name: &str) -> ArtifactPath {

@@ -3,10 +3,10 @@
 use baton_server::artifacts::{SEALED_BYTES_MAX, Seal, Sha256Sum, StorageError, Terms};
 use futures_util::StreamExt;
 
-use crate::on_both;
+use crate::on_every_place;
 use crate::rig::{LIMIT, Rig, content, cut_source, entropy, path, source};
 
-on_both!(
+on_every_place!(
     sealed_files_open_to_what_they_were,
     what_lies_there_says_nothing,
     every_change_is_noticed,

@@ -4,10 +4,10 @@ use axum::response::{IntoResponse, Response};
 use baton_server::artifacts::{UploadError, UploadId, UploadLimits, Uploads, tus};
 use http::{HeaderMap, HeaderName, StatusCode};
 
-use crate::on_both;
+use crate::on_every_place;
 use crate::rig::{Rig, entropy, source};
 
-on_both!(a_client_of_the_protocol_is_served, what_is_wrong_has_its_status);
+on_every_place!(a_client_of_the_protocol_is_served, what_is_wrong_has_its_status);
 
 const LIMITS: UploadLimits = UploadLimits { bytes_max: 1_000, expires_after_ms: 60_000 };
 const ME: &str = "key-1";

@@ -10,10 +10,10 @@ use baton_server::artifacts::{
 };
 use futures_util::{StreamExt, stream};
 
-use crate::on_both;
+use crate::on_every_place;
 use crate::rig::{LIMIT, Rig, content, cut_source, entropy, path, silent_source, source};
 
-on_both!(
+on_every_place!(
     pieces_become_a_file,
     an_empty_upload_becomes_an_empty_file,
     what_came_before_a_cut_counts,
@@ -106,7 +106,7 @@ async fn what_was_not_committed_does_not_count(rig: Rig) {
     let sending = tokio::spawn(async move { append(&first, id, 1_000, wrong).await });
     let written = |files: &[String]| match rig.storage.kind() {
         "s3" => files.len() > before.len(),
-        _ => std::fs::metadata(format!("{}/uploads/{id}/data", rig.url)).is_ok_and(|data| data.len() > 1_000_000),
+        _ => std::fs::metadata(rig.root().join(format!("uploads/{id}/data"))).is_ok_and(|data| data.len() > 1_000_000),
     };
     rig.until(written).await;
     sending.abort();

@@ -58,7 +58,7 @@ async fn tell(story: Story, yard: &mut Yard, falls_in: Act, point: &str) {
 fn every_point_is_on_some_way() {
     let mut walked = BTreeSet::new();
     for story in [Story::Expo, Story::Pieces, Story::Git] {
-        for storage in [Storage::Directory, Storage::Bucket] {
+        for storage in [Storage::Directory, Storage::Bucket, Storage::Mirrored] {
             walked.extend(story.walks(storage).into_iter().map(|(_, name)| name));
         }
     }
@@ -89,6 +89,8 @@ stories! {
     expo_on_sqlite_and_a_directory: Expo, Sqlite, Directory;
     expo_on_postgres_and_a_directory: Expo, Postgres, Directory;
     expo_on_sqlite_and_a_bucket: Expo, Sqlite, Bucket;
+    expo_on_sqlite_and_a_directory_with_a_mirror: Expo, Sqlite, Mirrored;
+    pieces_on_sqlite_and_a_directory_with_a_mirror: Pieces, Sqlite, Mirrored;
     pieces_on_sqlite_and_a_directory: Pieces, Sqlite, Directory;
     pieces_on_postgres_and_a_directory: Pieces, Postgres, Directory;
     pieces_on_postgres_and_a_bucket: Pieces, Postgres, Bucket;

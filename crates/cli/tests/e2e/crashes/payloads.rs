@@ -113,7 +113,7 @@ async fn assert_well(yard: &mut Yard, runs: usize, point: &str) {
     assert_eq!(ids.len(), runs, "killed at {point}");
     let newest = yard.ask(&Request::get(&format!("/api/v1/runs/{}", ids[0].as_str().unwrap()))).await.json();
     assert!(newest["input"] == text('i') && newest["output"] == text('o'), "killed at {point}: both came whole");
-    let folder = yard.root().join("payloads");
+    let folder = yard.roots()[0].1.join("payloads");
     let what = format!("killed at {point}: an input and an output of each run, and nothing else");
     eventually(&what, async || (entries(&folder).len() == 2 * runs).then_some(())).await;
     assert_eq!(yard.count("select count(*) from payloads").await, 2 * runs, "killed at {point}: rows");

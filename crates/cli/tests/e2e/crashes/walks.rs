@@ -74,7 +74,9 @@ impl Story {
                 vec![UPLOADED, &["complete.begun"]],
                 &[],
             ),
-            (Story::Git, Storage::Directory | Storage::Bucket) => (
+            (Story::Expo, Storage::Mirrored) => (vec![&["mirror.half"]], vec![&["mirror.half"]], &["mirror.deleted"]),
+            (Story::Pieces, Storage::Mirrored) => (vec![&["mirror.half", "upload.committed"]], vec![], &[]),
+            (Story::Git, Storage::Directory | Storage::Bucket | Storage::Mirrored) => (
                 vec![&["submit.written"]],
                 vec![&["git.claimed", "logs.written", "complete.begun", "complete.written"]],
                 &[],

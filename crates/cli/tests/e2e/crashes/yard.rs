@@ -24,6 +24,8 @@ const PREFIX: &str = "baton";
 pub enum Storage {
     Directory,
     Bucket,
+    /// A directory with a bucket as its mirror.
+    Mirrored,
 }
 
 /// A build that was submitted, and what has to be stored for it.
@@ -64,7 +66,7 @@ impl Yard {
             Store::Sqlite => None,
             Store::Postgres => Some(baton_testkit::database().await),
         };
-        let bucket = (storage == Storage::Bucket).then(|| start_s3(&home.path().join("buckets")));
+        let bucket = (storage != Storage::Directory).then(|| start_s3(&home.path().join("buckets")));
         Yard {
             process: None,
             point: None,
@@ -81,10 +83,11 @@ impl Yard {
         }
     }
 
-    /// How large the files of builds are here: so large that they come in several parts.
+    /// How large the files of builds are here: so large that they come in several parts. With a mirror it is the order of both
+    /// that counts.
     pub fn file_bytes(&self) -> usize {
         match self.storage {
-            Storage::Directory => 1_200_000,
+            Storage::Directory | Storage::Mirrored => 1_200_000,
             Storage::Bucket => 5_600_000,
         }
     }
@@ -151,7 +154,8 @@ impl Yard {
         }
         if let Some(bucket) = self.bucket {
             let url = format!("s3://{BUCKET}/{PREFIX}?region=eu-north-1&endpoint=http://{bucket}");
-            all.push(("BATON_STORAGE_URL".into(), url));
+            let is_mirror = self.storage == Storage::Mirrored;
+            all.push((if is_mirror { "BATON_STORAGE_MIRROR_URL" } else { "BATON_STORAGE_URL" }.into(), url));
             all.extend([("AWS_ACCESS_KEY_ID", S3_KEY), ("AWS_SECRET_ACCESS_KEY", S3_SECRET)].map(owned));
         }
         all
@@ -237,15 +241,20 @@ impl Yard {
 
         let mut wanted: Vec<Stored> = self.builds.iter().flat_map(|build| build.files.clone()).collect();
         wanted.sort_unstable();
-        let root = self.root();
-        let mut found = files_of_builds(&root);
-        // A bucket has no folders; the stand-in for one keeps them.
-        found.retain(|(kind, _)| self.storage == Storage::Directory || kind != "empty folder");
-        assert!(found == wanted, "{}: stored are {}", self.what(), difference(&found, &wanted));
+        for (is_directory, root) in self.roots() {
+            let mut found = files_of_builds(&root);
+            // A bucket has no folders; the stand-in for one keeps them.
+            found.retain(|(kind, _)| is_directory || kind != "empty folder");
+            assert!(found == wanted, "{}: stored are {}", self.what(), difference(&found, &wanted));
+        }
         assert_eq!(self.rows().await, wanted.len(), "{}: rows of files", self.what());
         // The server writes a file of its own now and then, so there may be a draft at any one moment.
         let what = format!("{}: no drafts", self.what());
-        let has_drafts = || ["drafts", "pending"].iter().any(|folder| !entries(&root.join(folder)).is_empty());
+        let roots = self.roots();
+        let has_drafts = || {
+            let folders = roots.iter().flat_map(|(_, root)| ["drafts", "pending"].map(|folder| root.join(folder)));
+            folders.into_iter().any(|folder| !entries(&folder).is_empty())
+        };
         eventually(&what, async || (!has_drafts()).then_some(())).await;
         let parts = entries(&self.home.path().join("buckets"))
             .into_iter()
@@ -255,20 +264,24 @@ impl Yard {
 
     /// Demands that nothing is left of uploads, once they have expired.
     pub async fn assert_nothing_is_under_way(&mut self) {
-        let uploads = self.root().join("uploads");
-        let left = |folder: &PathBuf| !entries(folder).is_empty();
-        eventually("the end of all uploads", async || (!entries(&uploads).iter().any(left)).then_some(())).await;
+        let roots = self.roots();
+        let left = |folder: PathBuf| !entries(&folder).is_empty();
+        let any = || roots.iter().flat_map(|(_, root)| entries(&root.join("uploads"))).any(left);
+        eventually("the end of all uploads", async || (!any()).then_some(())).await;
     }
 
     fn what(&self) -> String {
         format!("killed at {}", self.point.as_deref().unwrap_or("no point"))
     }
 
-    /// Where the files are.
-    pub fn root(&self) -> PathBuf {
+    /// Where the files are: each storage, and whether it is a directory.
+    pub fn roots(&self) -> Vec<(bool, PathBuf)> {
+        let directory = (true, self.home.path().join("data/artifacts"));
+        let bucket = (false, self.home.path().join("buckets").join(BUCKET).join(PREFIX));
         match self.storage {
-            Storage::Directory => self.home.path().join("data/artifacts"),
-            Storage::Bucket => self.home.path().join("buckets").join(BUCKET).join(PREFIX),
+            Storage::Directory => vec![directory],
+            Storage::Bucket => vec![bucket],
+            Storage::Mirrored => vec![directory, bucket],
         }
     }
 

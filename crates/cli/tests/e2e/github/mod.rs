@@ -198,7 +198,7 @@ async fn a_server_that_falls_leaves_one_runner_and_not_two(store: Store) {
     yard.claim("gh-1").await;
     yard.server.process().wait(PATIENCE).await;
     assert_eq!(yard.github.runners().len(), 1, "nobody knows of it");
-    yard.server.restart_without(CRASH_POINT).await;
+    yard.server.restart_with(&[(CRASH_POINT, None)]).await;
     assert_eq!(yard.settled("gh-1").await.state, ClaimState::Ready);
     let [runner] = &yard.github.runners()[..] else { panic!("{:?}", yard.github.runners()) };
     assert_eq!(runner.id, 2);

@@ -27,6 +27,11 @@ impl LocalAppend {
     /// Opens the file where it counts up to; what is behind that was never acknowledged.
     pub fn begin(place: LocalPlace, upload: Uuid, offset: u64) -> Result<LocalAppend, StorageError> {
         let path = place.0.data(upload);
+        if offset == 0
+            && let Some(folder) = path.parent()
+        {
+            place.0.make_folder(folder)?;
+        }
         let mut file = File::options().write(true).create(true).truncate(false).open(&path)?;
         let size = file.metadata()?.len();
         if size < offset {

@@ -32,6 +32,11 @@ const UPLOAD_DATA: &str = "data";
 /// How often a folder is made anew when somebody deletes it, being empty, before the file is in it.
 const FOLDER_TRIES: usize = 8;
 
+/// Whether a server has kept files in this directory. Without its folder for drafts it is gone, or not mounted.
+pub(super) fn is_storage(path: &Path) -> bool {
+    path.join(DRAFTS).is_dir()
+}
+
 /// A directory.
 #[derive(Clone, Debug)]
 pub(super) struct LocalPlace(Arc<Root>);
@@ -51,17 +56,49 @@ impl LocalPlace {
         Ok(LocalPlace(Arc::new(Root { path: path.canonicalize()?, free_bytes_min })))
     }
 
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
+
     /// Does something with the disk, on a thread that may wait for it.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Root) -> Result<T, StorageError> + Send + 'static,
     ) -> Result<T, StorageError> {
         let root = self.0.clone();
-        tokio::task::spawn_blocking(move || work(&root)).await?
+        tokio::task::spawn_blocking(move || match work(&root) {
+            Err(StorageError::NotFound) => Err(root.lacks_a_file()),
+            result => result,
+        })
+        .await?
     }
 }
 
 impl Root {
+    /// Why a file is not there. A directory that was removed or is not mounted lacks every file, and says nothing about them:
+    /// whoever took that for an answer would give up what is only out of reach.
+    fn lacks_a_file(&self) -> StorageError {
+        match is_storage(&self.path) {
+            true => StorageError::NotFound,
+            false => StorageError::Unavailable("the directory is gone, or not mounted".into()),
+        }
+    }
+
+    /// No file is an answer, not an error.
+    fn if_there<T>(&self, result: io::Result<T>) -> Result<Option<T>, StorageError> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                match self.lacks_a_file() {
+                    StorageError::NotFound => Ok(None),
+                    gone => Err(gone),
+                }
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn at(&self, path: &ArtifactPath) -> PathBuf {
         self.path.join(path.as_str())
     }
@@ -120,15 +157,6 @@ fn sync_directory(path: &Path) -> io::Result<()> {
     }
 }
 
-/// No file is an answer, not an error.
-fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
-    match result {
-        Ok(value) => Ok(Some(value)),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
 fn stat_of(metadata: &fs::Metadata) -> io::Result<Stat> {
     Ok(Stat { size: metadata.len(), modified: metadata.modified()? })
 }
@@ -138,13 +166,13 @@ type Deeper = (PathBuf, String);
 
 /// The files in a directory, and the directories in it with the prefix of their names. What vanishes meanwhile is passed
 /// over.
-fn look(directory: &Path, prefix: &str) -> io::Result<(Vec<Entry>, Vec<Deeper>)> {
+fn look(root: &Root, directory: &Path, prefix: &str) -> Result<(Vec<Entry>, Vec<Deeper>), StorageError> {
     let (mut entries, mut deeper) = (Vec::new(), Vec::new());
-    let Some(listing) = if_there(fs::read_dir(directory))? else { return Ok((entries, deeper)) };
+    let Some(listing) = root.if_there(fs::read_dir(directory))? else { return Ok((entries, deeper)) };
     for entry in listing {
         let entry = entry?;
         let Some(name) = entry.file_name().to_str().map(|name| format!("{prefix}{name}")) else { continue };
-        let Some(metadata) = if_there(entry.metadata())? else { continue };
+        let Some(metadata) = root.if_there(entry.metadata())? else { continue };
         match metadata.is_dir() {
             true => deeper.push((entry.path(), format!("{name}/"))),
             false => entries.push(Entry { name, stat: stat_of(&metadata)? }),
@@ -157,6 +185,16 @@ fn look(directory: &Path, prefix: &str) -> io::Result<(Vec<Entry>, Vec<Deeper>)>
 impl Place for LocalPlace {
     fn kind(&self) -> &'static str {
         "directory"
+    }
+
+    async fn check(&self) -> Result<(), StorageError> {
+        let access = rustix::fs::Access::READ_OK | rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+        self.blocking(move |root| Ok(rustix::fs::access(root.path.join(DRAFTS), access).map_err(io::Error::from)?))
+            .await
+    }
+
+    fn keeps_uploads_in_parts(&self) -> bool {
+        false
     }
 
     async fn draft(&self, path: &ArtifactPath, _size_max: u64) -> Result<Box<dyn Draft>, StorageError> {
@@ -172,7 +210,7 @@ impl Place for LocalPlace {
 
     async fn stat(&self, path: &ArtifactPath) -> Result<Option<Stat>, StorageError> {
         let path = path.clone();
-        let look = move |root: &Root| Ok(if_there(fs::metadata(root.at(&path)).and_then(|found| stat_of(&found)))?);
+        let look = move |root: &Root| root.if_there(fs::metadata(root.at(&path)).and_then(|found| stat_of(&found)));
         self.blocking(look).await
     }
 
@@ -180,7 +218,7 @@ impl Place for LocalPlace {
         let path = path.clone();
         self.blocking(move |root| {
             let path = root.at(&path);
-            if_there(fs::remove_file(&path))?;
+            root.if_there(fs::remove_file(&path))?;
             // An empty folder is of no use; one that is not empty refuses.
             let _ = path.parent().filter(|parent| *parent != root.path).map(fs::remove_dir);
             Ok(())
@@ -196,7 +234,7 @@ impl Place for LocalPlace {
             let place = place.clone();
             async move {
                 let Some((directory, prefix)) = waiting.pop() else { return Ok::<_, StorageError>(None) };
-                let (entries, deeper) = place.blocking(move |_| Ok(look(&directory, &prefix)?)).await?;
+                let (entries, deeper) = place.blocking(move |root| look(root, &directory, &prefix)).await?;
                 waiting.extend(deeper);
                 Ok(Some((stream::iter(entries.into_iter().map(Ok)), waiting)))
             }
@@ -208,7 +246,8 @@ impl Place for LocalPlace {
     async fn folders(&self, folder: &Folder) -> Result<Vec<String>, StorageError> {
         let folder = folder.clone();
         self.blocking(move |root| {
-            let Some(listing) = if_there(fs::read_dir(root.path.join(folder.as_str())))? else { return Ok(Vec::new()) };
+            let listing = root.if_there(fs::read_dir(root.path.join(folder.as_str())))?;
+            let Some(listing) = listing else { return Ok(Vec::new()) };
             let mut names = Vec::new();
             for entry in listing {
                 let entry = entry?;
@@ -225,7 +264,7 @@ impl Place for LocalPlace {
     async fn delete_folder(&self, folder: &Folder) -> Result<(), StorageError> {
         let folder = folder.clone();
         self.blocking(move |root| {
-            if_there(fs::remove_dir_all(root.path.join(folder.as_str())))?;
+            root.if_there(fs::remove_dir_all(root.path.join(folder.as_str())))?;
             Ok(())
         })
         .await
@@ -235,7 +274,7 @@ impl Place for LocalPlace {
         self.blocking(move |root| root.check_room(bytes)).await
     }
 
-    async fn append(&self, upload: Uuid, progress: &Progress) -> Result<Box<dyn Append>, StorageError> {
+    async fn append(&self, upload: Uuid, progress: &Progress, _writer: u64) -> Result<Box<dyn Append>, StorageError> {
         let (place, offset) = (self.clone(), progress.offset);
         let append = self.blocking(move |_| append::LocalAppend::begin(place, upload, offset)).await?;
         Ok(Box::new(append))
@@ -245,11 +284,11 @@ impl Place for LocalPlace {
         let (path, size) = (path.clone(), progress.offset);
         self.blocking(move |root| {
             let (data, target) = (root.data(upload), root.at(&path));
-            let found = if_there(fs::metadata(&data))?.map(|found| found.len());
+            let found = root.if_there(fs::metadata(&data))?.map(|found| found.len());
             match found {
                 None if size > 0 => {
                     // The server ended after the file was moved and before the upload was forgotten.
-                    let moved = if_there(fs::metadata(&target))?.is_some_and(|found| found.len() == size);
+                    let moved = root.if_there(fs::metadata(&target))?.is_some_and(|found| found.len() == size);
                     return if moved { Ok(true) } else { Err(StorageError::NotFound) };
                 }
                 Some(found) if found < size => {
@@ -280,9 +319,9 @@ impl Place for LocalPlace {
             let mut swept = 0;
             for entry in fs::read_dir(root.path.join(DRAFTS))? {
                 let entry = entry?;
-                let Some(stat) = if_there(entry.metadata().and_then(|found| stat_of(&found)))? else { continue };
+                let Some(stat) = root.if_there(entry.metadata().and_then(|found| stat_of(&found)))? else { continue };
                 if stat.modified < before {
-                    if_there(fs::remove_file(entry.path()))?;
+                    root.if_there(fs::remove_file(entry.path()))?;
                     swept += 1;
                 }
             }

@@ -31,10 +31,7 @@ pub(super) struct S3Append {
 
 impl S3Append {
     /// Goes on after the parts that count.
-    pub fn begin(place: S3Place, upload: Uuid, progress: Progress) -> S3Append {
-        let mut random = [0; 8];
-        getrandom::fill(&mut random).expect("the operating system gives random bytes");
-        let writer = u64::from_ne_bytes(random);
+    pub fn begin(place: S3Place, upload: Uuid, progress: Progress, writer: u64) -> S3Append {
         let committed_parts = progress.parts.len();
         S3Append { place, upload, writer, progress, committed_parts, gathered: Vec::new(), gathered_bytes: 0 }
     }

@@ -37,6 +37,10 @@ const PARTS_AHEAD_MAX: usize = 3;
 /// How long a request is tried again, and how long the store may be silent.
 const RETRY_TIME: Duration = Duration::from_secs(30);
 const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// How long a connection may take when somebody only asks whether the bucket answers.
+const CHECK_TIME: Duration = Duration::from_secs(2);
+/// An object that is never there, to ask for.
+const NOTHING: &str = "pending/nothing";
 /// Where multipart uploads that are under way are written down.
 const PENDING: &str = "pending";
 /// Requests at once when a folder is deleted.
@@ -49,6 +53,8 @@ pub(super) struct S3Place(Arc<Bucket>);
 #[derive(Debug)]
 struct Bucket {
     store: AmazonS3,
+    /// Asks once and gives up soon, to see whether the bucket answers.
+    impatient: AmazonS3,
     /// In front of all names.
     prefix: Path,
     drafts: Arc<Semaphore>,
@@ -87,15 +93,19 @@ impl S3Place {
             builder = builder.with_allow_http(endpoint.starts_with("http://"));
         }
         let retries = RetryConfig { retry_timeout: RETRY_TIME, ..RetryConfig::default() };
+        let once = RetryConfig { max_retries: 0, ..RetryConfig::default() };
         // No limit for a whole request: a large file may take as long as its reader wants.
         let options = ClientOptions::new()
             .with_allow_http(address.endpoint.as_ref().is_some_and(|endpoint| endpoint.starts_with("http://")))
             .with_timeout_disabled()
             .with_read_timeout(SILENCE_MAX);
+        let hasty = options.clone().with_timeout(CHECK_TIME);
+        let impatient = builder.clone().with_retry(once).with_client_options(hasty).build()?;
         let store = builder.with_retry(retries).with_client_options(options).build()?;
         let prefix = Path::parse(&address.prefix).map_err(|error| StorageError::Failed(error.to_string()))?;
         Ok(S3Place(Arc::new(Bucket {
             store,
+            impatient,
             prefix,
             drafts: Arc::new(Semaphore::new(DRAFTS_MAX)),
             ahead: Arc::new(Semaphore::new(PARTS_AHEAD_MAX)),
@@ -125,6 +135,17 @@ fn stat_of(object: &ObjectMeta) -> Stat {
 impl Place for S3Place {
     fn kind(&self) -> &'static str {
         "s3"
+    }
+
+    async fn check(&self) -> Result<(), StorageError> {
+        match self.0.impatient.get(&self.0.at(NOTHING)).await.map_err(StorageError::from) {
+            Ok(_) | Err(StorageError::NotFound) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn keeps_uploads_in_parts(&self) -> bool {
+        true
     }
 
     async fn draft(&self, path: &ArtifactPath, size_max: u64) -> Result<Box<dyn Draft>, StorageError> {
@@ -192,8 +213,8 @@ impl Place for S3Place {
         Ok(())
     }
 
-    async fn append(&self, upload: Uuid, progress: &Progress) -> Result<Box<dyn Append>, StorageError> {
-        Ok(Box::new(append::S3Append::begin(self.clone(), upload, progress.clone())))
+    async fn append(&self, upload: Uuid, progress: &Progress, writer: u64) -> Result<Box<dyn Append>, StorageError> {
+        Ok(Box::new(append::S3Append::begin(self.clone(), upload, progress.clone(), writer)))
     }
 
     /// A bucket has no way to rename, and parts may be smaller than its multipart copies take.

@@ -117,7 +117,7 @@ impl Uploads {
         let appending = Appending {
             storage: self.storage.clone(),
             id,
-            append: self.storage.place.append(id.0, &record.progress).await?,
+            append: self.storage.place.append(id.0, &record.progress, self.entropy.bits()).await?,
             hasher: record.hasher(),
             record,
             checking: checksum.map(Checksum::begin),

@@ -38,7 +38,7 @@ use crate::entropy::Entropy;
 /// Longest `Upload-Metadata`, in bytes.
 const METADATA_BYTES_MAX: usize = 4_096;
 /// The record, in the folder of the upload.
-const RECORD: &str = "record.json";
+pub(super) const RECORD: &str = "record.json";
 
 /// Names one upload.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -138,7 +138,7 @@ async fn patiently(app: &App, claimed: &[Claimed], bytes_max: u64) -> Result<(Ve
 
 /// True when trying again may go better.
 fn passes(error: &Error) -> bool {
-    matches!(error, Error::Unavailable | Error::Overloaded)
+    matches!(error, Error::Unavailable | Error::StorageUnavailable | Error::Overloaded)
 }
 
 /// Runs that were claimed and have not reached the stream.

@@ -2,26 +2,57 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use baton_proto::{BuildQueue, DiagnosticReports, Problem, PublicStats, ServerHealth, StoredReport};
+use baton_proto::{BuildQueue, DiagnosticReports, Problem, PublicStats, ServerHealth, StorageState, StoredReport};
+use http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::IntoParams;
 
-use super::super::extract::{Auth, Json, Params, Path};
-use super::super::ok;
+use super::super::extract::{Asker, Auth, Json, Params, Path};
+use super::super::{answer, ok};
+use crate::artifacts::StorageHealth;
 use crate::service::builds::overview;
 use crate::{App, Error};
 
-/// See whether the server works, and how many builds wait.
+/// See whether the server works, and how many builds wait. Where storages are and why they fail is told to administrators only.
 #[utoipa::path(get, path = "/health", tag = "overview",
-    responses((status = 200, body = ServerHealth), (status = 503, body = Problem)))]
-pub(super) async fn health(State(app): State<App>) -> Result<Response, Error> {
+    responses((status = 200, body = ServerHealth), (status = 503, description = "The database cannot be reached; or a storage, and then the answer also has all that 200 has", body = Problem)))]
+pub(super) async fn health(State(app): State<App>, Asker(caller): Asker) -> Result<Response, Error> {
     let health = overview::health(&app).await?;
-    Ok(ok(&ServerHealth {
-        status: "ok".into(),
-        queue: BuildQueue { pending: health.pending, active: health.active },
-        storage: health.storage.into(),
-    }))
+    let knows_all = caller.is_some_and(|caller| caller.is_administrator());
+    let queue = BuildQueue { pending: health.pending, active: health.active };
+    let storages: Vec<_> = health.storages.into_iter().map(|found| storage_state(found, knows_all)).collect();
+    let failed: Vec<_> = storages.iter().filter(|storage| storage.status != OK).map(what_failed).collect();
+    let (status, storage) = (if failed.is_empty() { OK } else { UNAVAILABLE }.into(), health.storage.into());
+    let mut health = ServerHealth { status, queue, storage, storages, error: None, code: None };
+    if failed.is_empty() {
+        return Ok(ok(&health));
+    }
+    health.error = Some(format!("{}; no file can be stored until it is back", failed.join(", and ")));
+    health.code = Some(Error::StorageUnavailable.code().into());
+    Ok(answer(StatusCode::SERVICE_UNAVAILABLE, &health))
+}
+
+const OK: &str = "ok";
+const UNAVAILABLE: &str = "unavailable";
+
+fn storage_state(found: StorageHealth, knows_all: bool) -> StorageState {
+    StorageState {
+        role: found.role.into(),
+        kind: found.kind.into(),
+        status: if found.error.is_none() { OK } else { UNAVAILABLE }.into(),
+        url: knows_all.then(|| found.url.to_string()),
+        error: found.error.filter(|_| knows_all),
+    }
+}
+
+/// What to say of a storage that cannot be used.
+fn what_failed(storage: &StorageState) -> String {
+    let name = if storage.role == "mirror" { "the mirror of the artifact storage" } else { "the artifact storage" };
+    match &storage.error {
+        Some(why) => format!("{name} cannot be used: {why}"),
+        None => format!("{name} ({}) cannot be used", storage.kind),
+    }
 }
 
 /// Numbers for everybody, a few seconds old.

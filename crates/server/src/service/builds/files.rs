@@ -89,8 +89,14 @@ pub async fn take_in_time<'a>(
     match kept {
         Ok(stored) => Ok(Ok(File { id, stored, origin: Origin::Body })),
         Err(NotKept::Written(error)) => {
-            // The storage has left nothing behind, so there is nothing to be found later.
-            forget(app, id).await;
+            match error {
+                // Nobody knows what the storage has done, and asking it again now helps nobody: the collector finds it.
+                Error::StorageUnavailable | Error::Internal => {}
+                // Of two storages, the other one may have it.
+                Error::DiskFull => remove(app, id, &path_of(id, kind)).await,
+                // The storage has left nothing behind, so there is nothing to be found later.
+                _ => forget(app, id).await,
+            }
             Err(error)
         }
         Err(NotKept::GivenUp(stored)) => {

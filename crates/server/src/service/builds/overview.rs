@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use serde_json::Value;
 
 use super::{QUEUE, namespace_of};
-use crate::artifacts::{ArtifactPath, Folder, Segment, Terms};
+use crate::artifacts::{ArtifactPath, Folder, Segment, StorageHealth, Terms};
 use crate::auth::Caller;
 use crate::service::check_name;
 use crate::{App, Error};
@@ -32,6 +32,8 @@ pub struct Health {
     pub active: u64,
     /// `directory` or `s3`.
     pub storage: &'static str,
+    /// The storage, and its mirror if it has one.
+    pub storages: Vec<StorageHealth>,
 }
 
 /// Numbers for everybody.
@@ -57,17 +59,23 @@ pub struct Counted {
     turn: tokio::sync::Mutex<()>,
 }
 
-/// What the server says of itself, as it is now. Whoever asks while somebody counts gets the next count, so that any number of callers
-/// cost one count at a time.
+/// What the server says of itself, as it is now.
 pub async fn health(app: &App) -> Result<Health, Error> {
+    let (stats, storages) = tokio::join!(fresh(app), app.storage.health());
+    let Stats { builds_queued: pending, active_builds: active, .. } = stats?;
+    Ok(Health { pending, active, storage: app.storage.kind(), storages })
+}
+
+/// Counted after it was asked for. Whoever asks while somebody counts gets the next count, so that any number of callers cost one count at
+/// a time.
+async fn fresh(app: &App) -> Result<Stats, Error> {
     let asked = Instant::now();
     let _turn = app.counted.turn.lock().await;
     let last = *app.counted.last.lock().expect("nobody panics while holding it");
-    let stats = match last.filter(|(at, _)| *at >= asked) {
-        Some((_, stats)) => stats,
-        None => count(app).await?,
-    };
-    Ok(Health { pending: stats.builds_queued, active: stats.active_builds, storage: app.storage.kind() })
+    match last.filter(|(at, _)| *at >= asked) {
+        Some((_, stats)) => Ok(stats),
+        None => count(app).await,
+    }
 }
 
 /// Numbers for everybody: true ones, a few seconds old.
