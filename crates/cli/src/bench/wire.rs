@@ -100,6 +100,10 @@ fn head(bytes: &[u8]) -> io::Result<Option<Head>> {
     let text = std::str::from_utf8(&bytes[..end]).map_err(|_| foreign())?;
     let mut lines = text.split("\r\n");
     let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok()).ok_or_else(foreign)?;
+    // This one has no body, and says nothing of its length.
+    if status == 204 {
+        return Ok(Some(Head { status, body: end + 4, length: 0 }));
+    }
     let length = lines
         .filter_map(|line| line.split_once(':'))
         .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
@@ -125,5 +129,6 @@ mod tests {
         assert!(head(&bytes[..30]).unwrap().is_none());
         assert!(head(b"HTTP/1.1 200 OK\r\n\r\n").is_err(), "without a length nobody knows where the answer ends");
         assert!(head(b"SSH-2.0\r\n\r\n").is_err());
+        assert_eq!(head(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap().unwrap().length, 0);
     }
 }

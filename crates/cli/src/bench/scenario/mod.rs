@@ -4,6 +4,7 @@ mod fill;
 mod flat;
 mod idle;
 pub mod kills;
+mod pollers;
 mod pools;
 mod timers;
 pub mod workflow_kills;
@@ -29,6 +30,8 @@ pub enum Scenario {
     Timers,
     /// Warm machines are handed over in a moment, and agents that wait cost next to nothing.
     Pools,
+    /// Builders that poll get builds as fast as they ask, and none is sent away while one is left.
+    Pollers,
 }
 
 /// What can be told of a scenario; what is not is as usual.
@@ -57,6 +60,7 @@ impl Scenario {
                 timers::play(store, runs.unwrap_or(timers::SLEEPERS), seconds.unwrap_or(30), report).await
             }
             Scenario::Pools => pools::play(store, runs.unwrap_or(pools::ROUNDS), seconds.unwrap_or(30), report).await,
+            Scenario::Pollers => pollers::play(store, runs.unwrap_or(pollers::BUILDS), report).await,
         }
     }
 }

@@ -13,6 +13,7 @@ job=$(call GET /api/v1/builds/pending "${bearer[@]}")
   || fail "another job: $job"
 want=204 call GET /api/v1/builds/pending "${bearer[@]}" > /dev/null
 want=400 call POST "/api/v1/builds/$id/result" "${bearer[@]}" -d "{\"job_id\":\"$id\",\"status\":\"maybe\",\"duration\":1}" > /dev/null
+want=400 call POST "/api/v1/builds/$id/result" "${bearer[@]}" -d '{"status":"success"}' > /dev/null
 want=404 call POST /api/v1/builds/nothing/result "${bearer[@]}" -d '{"job_id":"nothing","status":"success","duration":1}' > /dev/null
 {
   printf '{"job_id":"%s","status":"success","duration":12.5,"logs":"first\\u0000line\\n' "$id"
@@ -22,5 +23,5 @@ want=404 call POST /api/v1/builds/nothing/result "${bearer[@]}" -d '{"job_id":"n
 } > result.json
 call POST "/api/v1/builds/$id/result" "${bearer[@]}" --data-binary @result.json | grep -q '"status":"completed"' || fail "not completed"
 want=409 call POST "/api/v1/builds/$id/result" "${bearer[@]}" -d "{\"job_id\":\"$id\",\"status\":\"success\",\"duration\":1}" > /dev/null
-call GET "/api/builds/$id/logs?after=1&limit=1" "${bearer[@]}" | grep -q 'first\\u0000line' || fail "the log has changed"
+call GET "/api/builds/$id/logs?after=2&limit=1" "${bearer[@]}" | grep -q 'first\\u0000line' || fail "the log has changed"
 echo "all is well"

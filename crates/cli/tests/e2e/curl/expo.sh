@@ -15,7 +15,7 @@ id=$(field id <<< "$submitted")
 build=(-H "X-Build-Token: $(field access_token <<< "$submitted")")
 [ "$(call GET "/api/builds/$id/status" "${build[@]}" | field status)" = pending ] || fail "it should wait"
 
-registered=$(want=201 call POST /api/workers/register "${key[@]}" -H 'Content-Type: application/json' \
+registered=$(want=200 call POST /api/workers/register "${key[@]}" -H 'Content-Type: application/json' \
   -d '{"name":"a mac","capabilities":{"platforms":["ios"],"maxConcurrentBuilds":1}}')
 worker=$(field id <<< "$registered")
 token=$(field access_token <<< "$registered")
@@ -37,13 +37,17 @@ call POST "/api/builds/$id/vm-ready" "${vm[@]}" > /dev/null
 call GET "/api/builds/$id/vm-status" "${mine[@]}" | grep -q '"vm_ready":true' || fail "the machine is not ready"
 call POST "/api/builds/$id/logs" "${vm[@]}" -d '{"logs":[{"level":"info","message":"compiling"},{"level":"warn","message":"slow"}]}' > /dev/null
 call POST "/api/builds/$id/telemetry" "${vm[@]}" -d '{"cpu":0.5,"memory":0.25}' > /dev/null
-call POST "/api/builds/$id/heartbeat" "${vm[@]}" > /dev/null
+call POST "/api/builds/$id/telemetry" "${vm[@]}" -d '{"type":"cpu_snapshot","data":{"cpu_percent":12.5,"memory_mb":2048}}' > /dev/null
+call GET "/api/builds/$id/telemetry" "${key[@]}" | grep -q '"memory_mb":2048' || fail "the monitor was not heard"
+call POST "/api/builds/$id/heartbeat" "${vm[@]}" -d '{"progress":40}' > /dev/null
+call GET "/api/builds/$id/status" "${build[@]}" | grep -q '"progress":40' || fail "no progress is shown"
 call POST /api/workers/heartbeat "${mine[@]}" -d "{\"build_id\":\"$id\"}" > /dev/null
 call GET "/api/builds/$id/logs?limit=10" "${build[@]}" | grep -q '"message":"slow"' || fail "the log lacks a line"
 [ "$(call GET "/api/builds/$id/status" "${build[@]}" | field status)" = building ] || fail "it should be building"
 
-upload=(-F "build_id=$id" -F "worker_id=$worker" -F success=true -F result=@result.ipa)
-call POST /api/workers/upload "${mine[@]}" "${upload[@]}" > /dev/null
+# The file first, as existing workers send it.
+upload=(-F result=@result.ipa -F "build_id=$id" -F "worker_id=$worker" -F success=true)
+call POST /api/workers/upload -H "X-Worker-Token: $token" "${upload[@]}" > /dev/null
 call POST /api/workers/upload "${mine[@]}" "${upload[@]}" > /dev/null
 want=409 call POST /api/workers/fail "${mine[@]}" -d "{\"build_id\":\"$id\",\"error\":\"too late\"}" > /dev/null
 call GET "/api/builds/$id/download" "${build[@]}" > downloaded.ipa

@@ -88,7 +88,7 @@ impl About {
 }
 
 /// Say goodbye; builds that the builder has go to others at once.
-#[utoipa::path(post, path = "/api/workers/unregister", tag = "builders", security(("api_key" = ["worker"], "worker_token" = []), ("api_key" = ["worker"], "worker_id" = [])),
+#[utoipa::path(post, path = "/api/workers/unregister", tag = "builders", security(("worker_token" = []), ("api_key" = ["worker"], "worker_id" = [])),
     request_body = About,
     responses((status = 200, body = UnregisteredBuilder), (status = 401, body = Problem), (status = 404, body = Problem)))]
 pub(super) async fn unregister(
@@ -101,7 +101,7 @@ pub(super) async fn unregister(
 }
 
 /// Say that a build failed.
-#[utoipa::path(post, path = "/api/workers/fail", tag = "builders", security(("api_key" = ["worker"], "worker_token" = []), ("api_key" = ["worker"], "worker_id" = [])),
+#[utoipa::path(post, path = "/api/workers/fail", tag = "builders", security(("worker_token" = []), ("api_key" = ["worker"], "worker_id" = [])),
     request_body = About,
     responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn fail(
@@ -116,7 +116,7 @@ pub(super) async fn fail(
 }
 
 /// Give a build back.
-#[utoipa::path(post, path = "/api/workers/abandon", tag = "builders", security(("api_key" = ["worker"], "worker_token" = []), ("api_key" = ["worker"], "worker_id" = [])),
+#[utoipa::path(post, path = "/api/workers/abandon", tag = "builders", security(("worker_token" = []), ("api_key" = ["worker"], "worker_id" = [])),
     request_body = About,
     responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn abandon(
@@ -131,7 +131,7 @@ pub(super) async fn abandon(
 }
 
 /// Say that a build is still worked on.
-#[utoipa::path(post, path = "/api/workers/heartbeat", tag = "builders", security(("api_key" = ["worker"], "worker_token" = []), ("api_key" = ["worker"], "worker_id" = [])),
+#[utoipa::path(post, path = "/api/workers/heartbeat", tag = "builders", security(("worker_token" = []), ("api_key" = ["worker"], "worker_id" = [])),
     request_body = About,
     responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn heartbeat(
@@ -157,7 +157,7 @@ pub(super) async fn stats(
 }
 
 /// End a build, with or without a file. The fields may come in any order.
-#[utoipa::path(post, path = "/api/workers/upload", tag = "builders", security(("api_key" = ["worker"], "worker_token" = []), ("api_key" = ["worker"], "worker_id" = [])),
+#[utoipa::path(post, path = "/api/workers/upload", tag = "builders", security(("worker_token" = []), ("api_key" = ["worker"], "worker_id" = [])),
     request_body(content = ResultForm, content_type = "multipart/form-data"),
     responses((status = 200, body = EndedBuild), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem), (status = 413, body = Problem), (status = 507, body = Problem)))]
 pub(super) async fn upload(State(app): State<App>, Builds(shown): Builds, request: Request) -> Result<Response, Error> {

@@ -14,6 +14,10 @@ use crate::{App, Error};
 pub const OTP_TTL_MS: Millis = 600_000;
 /// Measurements kept of one build: one every five seconds for five hours.
 const MEASURED_MAX: usize = 3_600;
+/// Events that come all the time, and are nothing but measurements.
+const MEASUREMENTS: [&str; 2] = ["heartbeat", "cpu_snapshot"];
+/// Longest name of another event that is shown, in characters.
+const EVENT_CHARS_MAX: usize = 100;
 /// The most that can be true of a measurement: ten processors' worth of per cent, all of the memory, a terabyte.
 const CPU_MAX: f64 = 1_000.0;
 const MEMORY_MAX: f64 = 100.0;
@@ -139,13 +143,24 @@ pub async fn status(app: &App, watcher: &Watcher<'_>, id: &str) -> Result<(Machi
     Ok((machine, is_ready.then(|| token::beat(&app.secret, lease.run, lease.epoch))))
 }
 
-/// Keeps a measurement, which is a sign of life. One that cannot be true is left out.
-pub async fn measured(app: &App, proof: &Proof<'_>, id: &str, new: NewMeasurement) -> Result<(), Error> {
+/// Keeps a measurement, which is a sign of life. One that cannot be true is left out. An event that is more than a measurement goes into
+/// the log by its name.
+pub async fn measured(
+    app: &App,
+    proof: &Proof<'_>,
+    id: &str,
+    new: NewMeasurement,
+    event: Option<&str>,
+) -> Result<(), Error> {
     let (found, lease) = holder::lease(app, proof, id).await?;
     if let Some(worker) = found.record.worker {
         heard_of(app, worker).await?;
     }
     app.starts.call_one(lease).await?;
+    if let Some(event) = event.filter(|event| !MEASUREMENTS.contains(event)) {
+        let name: String = event.chars().take(EVENT_CHARS_MAX).collect();
+        logs::note(app, lease.run, format!("VM telemetry: {name}")).await;
+    }
     let within = |value: Option<f64>, most: f64| value.filter(|value| (0.0..=most).contains(value));
     let new = NewMeasurement {
         cpu: within(new.cpu, CPU_MAX),

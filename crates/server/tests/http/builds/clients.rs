@@ -286,6 +286,7 @@ async fn progress_and_measurements_are_seen(on: On) {
         let kept = server.post_with(&telemetry, &builder.headers(), event).await;
         assert_eq!((kept.status, kept.json()["status"].clone()), (200, json!("ok")));
     }
+    assert_eq!(messages(&server, &id).await.last().unwrap(), "VM telemetry: monitor_started");
     let all = server.call("GET", &telemetry, "").await.json()["telemetry"].clone();
     let shown: Vec<_> =
         all.as_array().unwrap().iter().map(|one| (&one["cpu"], &one["memory"], &one["memory_mb"])).collect();
