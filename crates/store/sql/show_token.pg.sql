@@ -11,5 +11,5 @@ update builders set
     revoked_at = case when $3 < token - 1 or $3 = token - 1 and token_used then clock.now end
 from (select coalesce($1::bigint, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now) clock
 where worker_id = $2::uuid and revoked_at is null and $3 between first_token and token
-  and ($4 is null or clock.now <= token_until or $3 < token - 1 or $3 = token - 1 and token_used)
+  and ($4::bigint is null or clock.now <= token_until or $3 < token - 1 or $3 = token - 1 and token_used)
 returning namespace, name_id, worker_id, key_id, token, token_used, token_until, registered_at, revoked_at, succeeded, failed
