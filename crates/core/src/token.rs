@@ -122,7 +122,8 @@ pub fn open_machine(secret: &[u8], run: RunId, token: &str) -> Option<Epoch> {
     Purpose::Machine.open(secret, run, token)
 }
 
-/// A token with which whoever watches the machine of this lease sends its heartbeats, and does nothing else. It dies with the lease.
+/// A token with which whoever watches the machine of this lease sends its heartbeats, and does
+/// nothing else. It dies with the lease.
 pub fn beat(secret: &[u8], run: RunId, epoch: Epoch) -> String {
     Purpose::Beat.token(secret, run, epoch)
 }

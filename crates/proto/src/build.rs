@@ -127,7 +127,8 @@ pub struct BuildView {
     pub files: Vec<BuildFile>,
 }
 
-/// A build as existing clients follow it: times in milliseconds since 1970, nothing left out, and no state that they do not know.
+/// A build as existing clients follow it: times in milliseconds since 1970, nothing left out, and
+/// no state that they do not know.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct FollowedBuild {

@@ -104,7 +104,8 @@ pub struct MachineView {
     pub authenticated_at: Option<Time>,
     /// When it was heard of last.
     pub last_heartbeat_at: Option<Time>,
-    /// A token with which whoever waits for the machine sends its heartbeats (`X-VM-Token`). It is good for nothing else.
+    /// A token with which whoever waits for the machine sends its heartbeats (`X-VM-Token`). It is
+    /// good for nothing else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vm_token: Option<String>,
 }

@@ -48,8 +48,8 @@ impl Client {
         self.empty(Call::get("/healthz")).await
     }
 
-    /// Says how the server is: its builds, and whether its storages answer. A storage that does not is the error
-    /// `storage_unavailable`, whose text says to administrators which one.
+    /// Says how the server is: its builds, and whether its storages answer. A storage that does not
+    /// is the error `storage_unavailable`, whose text says to administrators which one.
     pub async fn health(&self) -> Result<ServerHealth, ClientError> {
         self.json(Call::get("/health")).await
     }

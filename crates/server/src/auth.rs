@@ -26,7 +26,8 @@ const SUSPECTS_MAX: usize = 2;
 /// The id of the key given in the settings.
 pub const SETTINGS_KEY_ID: &str = "settings";
 
-/// Stands where the id of an API key would. No key has it: theirs are made of letters and digits that are drawn.
+/// Stands where the id of an API key would. No key has it: theirs are made of letters and digits
+/// that are drawn.
 const ANONYMOUS: &str = "anonymous";
 
 /// Who is calling.

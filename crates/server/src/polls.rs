@@ -1,5 +1,6 @@
-//! How often a builder may poll. One that asks in a tight loop is slowed down; one that keeps the pause it is told never is. The pause
-//! grows with the number of builders, so that all of them together ask about as often as the server likes.
+//! How often a builder may poll. One that asks in a tight loop is slowed down; one that keeps the
+//! pause it is told never is. The pause grows with the number of builders, so that all of them
+//! together ask about as often as the server likes.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -56,7 +57,8 @@ struct Pace {
     pause_ms: Option<u64>,
 }
 
-/// The next pause, when so many polls came in a span while builders were told the last one: each of them polls once in a pause.
+/// The next pause, when so many polls came in a span while builders were told the last one: each of
+/// them polls once in a pause.
 fn next_pause_ms(polls: u32, span_ms: Millis, last_ms: u64, shortest_ms: u64) -> u64 {
     let builders = f64::from(polls) * last_ms as f64 / span_ms.max(1) as f64;
     let pause_ms = builders / POLLS_PER_SECOND * 1_000.0;

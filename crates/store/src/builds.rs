@@ -20,9 +20,10 @@ pub const LOG_PAGE_BYTES_MAX: u64 = 4 << 20;
 pub trait Builds: Send + Sync {
     // ---- builds
 
-    /// Takes a build in: the run, the build, its files and the first line of its log (if it has one) in one transaction. With a known idempotency key
-    /// nothing is written, and the files that came with the repetition stay without a build (the collector takes them). Whom to wake
-    /// is the caller's to see, as with [`crate::Store::submit`].
+    /// Takes a build in: the run, the build, its files and the first line of its log (if it has
+    /// one) in one transaction. With a known idempotency key nothing is written, and the files that
+    /// came with the repetition stay without a build (the collector takes them). Whom to wake is
+    /// the caller's to see, as with [`crate::Store::submit`].
     async fn submit_build(
         &self,
         run: NewRun,
@@ -30,8 +31,9 @@ pub trait Builds: Send + Sync {
         build: NewBuild,
         line: Option<LogLine>,
     ) -> StoreResult<BuildAnswer>;
-    /// Hands a build that waits, and was never handed to anybody, to a worker that reports its end, however much that has to do already.
-    /// `None` when there is no such build, or the worker is not online: then nothing changes.
+    /// Hands a build that waits, and was never handed to anybody, to a worker that reports its end,
+    /// however much that has to do already. `None` when there is no such build, or the worker is
+    /// not online: then nothing changes.
     async fn take_build(&self, run: RunId, worker: WorkerId) -> StoreResult<Option<LeaseRef>>;
     /// The builds of these runs, in the order asked for; `None` for runs that are no builds.
     async fn builds(&self, runs: &[RunId]) -> StoreResult<Vec<Option<Build>>>;
@@ -45,8 +47,8 @@ pub trait Builds: Send + Sync {
 
     /// Notes a file that is about to be written. False when it is the result of a lease that is not the live one.
     async fn add_artifact(&self, artifact: NewArtifact) -> StoreResult<bool>;
-    /// Makes a draft that is all there the result of a lease. False when the lease is not the live one, or the draft has been given up or
-    /// bound before: then nothing changes.
+    /// Makes a draft that is all there the result of a lease. False when the lease is not the live
+    /// one, or the draft has been given up or bound before: then nothing changes.
     async fn bind_draft(&self, id: Uuid, lease: LeaseRef) -> StoreResult<bool>;
     /// Notes that it is all there. False when it has been given up meanwhile, or its lease is not the live one: then it must not
     /// be used, and the collector takes it. The same again is true again.
@@ -110,12 +112,13 @@ pub trait Builds: Send + Sync {
 
     /// Uses up the one-time password of a lease, which is good for `good_ms` from its claim.
     async fn use_otp(&self, lease: LeaseRef, good_ms: Millis) -> StoreResult<OtpAnswer>;
-    /// Notes a sign of life of a lease's machine; `ready` when it says that it is ready, `progress` when it says how far it is (in per
-    /// cent). False when the lease is not the live one.
+    /// Notes a sign of life of a lease's machine; `ready` when it says that it is ready, `progress`
+    /// when it says how far it is (in per cent). False when the lease is not the live one.
     async fn machine_seen(&self, lease: LeaseRef, ready: bool, progress: Option<f64>) -> StoreResult<bool>;
     /// The machine of a lease, if it was ever heard of.
     async fn machine(&self, lease: LeaseRef) -> StoreResult<Option<Machine>>;
-    /// Keeps a measurement, at most `keep` of each build (the oldest go). False when the lease is not the live one.
+    /// Keeps a measurement, at most `keep` of each build (the oldest go). False when the lease is
+    /// not the live one.
     async fn add_measured(&self, lease: LeaseRef, new: NewMeasurement, keep: usize) -> StoreResult<bool>;
     /// The newest measurements of a build, oldest first.
     async fn measured(&self, run: RunId, limit: usize) -> StoreResult<Vec<Measured>>;

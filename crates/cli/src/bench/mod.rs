@@ -47,7 +47,8 @@ pub struct BenchArgs {
     /// Only these measurements.
     #[arg(long, value_delimiter = ',', value_name = "WHAT")]
     only: Vec<Measurement>,
-    /// So many runs in each measurement but pickup, and in workflow-kills and timers, claims in pools, or builds in pollers, instead of the usual sizes.
+    /// So many runs in each measurement but pickup, and in workflow-kills and timers, claims in
+    /// pools, or builds in pollers, instead of the usual sizes.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     runs: Option<u32>,
     /// Play a scenario with floors instead; ends with 1 when one is missed.

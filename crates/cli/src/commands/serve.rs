@@ -36,7 +36,8 @@ pub struct ServeArgs {
     /// A path or s3://bucket/prefix?endpoint=URL&region=NAME for artifacts; in the data directory unless given.
     #[arg(long, value_name = "URL")]
     storage: Option<String>,
-    /// A second storage that gets every file as well, to move from one to the other while the servers run.
+    /// A second storage that gets every file as well, to move from one to the other while the
+    /// servers run.
     #[arg(long, value_name = "URL")]
     storage_mirror: Option<String>,
     #[command(flatten)]

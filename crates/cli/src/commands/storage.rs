@@ -51,7 +51,8 @@ pub struct PairArgs {
     /// The storage that is to have them; a directory is made.
     #[arg(long, value_name = "URL")]
     to: String,
-    /// Read files in both storages and compare their SHA-256 sums, instead of taking equal sizes for proof.
+    /// Read files in both storages and compare their SHA-256 sums, instead of taking equal sizes
+    /// for proof.
     #[arg(long)]
     verify: bool,
     /// Files at once.
@@ -65,8 +66,8 @@ pub struct PairArgs {
 pub struct MoveArgs {
     #[command(flatten)]
     pair: PairArgs,
-    /// Also delete from the target what the source does not have and is older than an hour. Only while every server writes to
-    /// both: a file that went to the target alone is deleted, too.
+    /// Also delete from the target what the source does not have and is older than an hour. Only
+    /// while every server writes to both: a file that went to the target alone is deleted, too.
     #[arg(long)]
     prune: bool,
 }

@@ -136,7 +136,8 @@ async fn an_installation_moves_to_a_bucket_while_builds_are_submitted() {
     let [a, b] = site.addresses();
     let submitter = Submitter::default();
     let story = async {
-        // A file of the cache, a report, a large input, and an upload that takes as long as all of this.
+        // A file of the cache, a report, a large input, and an upload that takes as long as all of
+        // this.
         let (cached, upload) = (b"a file of the cache", b"half of it and the other half");
         let cache = format!("/api/v1/cache/{}", sha256(cached));
         ask(a, &Request::new("PUT", &cache).body(cached), 201).await;

@@ -78,7 +78,8 @@ impl StorageError {
     }
 }
 
-/// A directory that cannot be read or written is a storage that is out of order, and no bug of ours.
+/// A directory that cannot be read or written is a storage that is out of order, and no bug of
+/// ours.
 impl From<std::io::Error> for StorageError {
     fn from(error: std::io::Error) -> StorageError {
         match error.kind() {
@@ -115,7 +116,8 @@ impl From<object_store::Error> for StorageError {
     }
 }
 
-/// What a client of a bucket says, and what its innermost cause adds to it, such as a refused connection.
+/// What a client of a bucket says, and what its innermost cause adds to it, such as a refused
+/// connection.
 fn with_cause(error: &(dyn std::error::Error + 'static)) -> String {
     let innermost = std::iter::successors(error.source(), |error| error.source()).last().map(ToString::to_string);
     match (error.to_string(), innermost) {

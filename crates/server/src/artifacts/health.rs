@@ -1,5 +1,5 @@
-//! Whether the storages answer, for whoever asks how the server is. Anybody may ask, so it is looked at once in a while, and a
-//! storage that hangs keeps nobody waiting.
+//! Whether the storages answer, for whoever asks how the server is. Anybody may ask, so it is
+//! looked at once in a while, and a storage that hangs keeps nobody waiting.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -42,7 +42,8 @@ pub(super) struct Watched {
 struct State {
     /// When it answered or did not, and why not.
     last: Option<(Instant, Option<String>)>,
-    /// A look that has not ended. There is never a second one: a disk that hangs would take a thread each time.
+    /// A look that has not ended. There is never a second one: a disk that hangs would take a
+    /// thread each time.
     looking: Option<JoinHandle<Result<(), StorageError>>>,
 }
 

@@ -1,8 +1,10 @@
-//! Two places that hold the same files, so that an installation can move from one to the other while it runs.
+//! Two places that hold the same files, so that an installation can move from one to the other
+//! while it runs.
 //!
-//! A write is done when both have it, and a read takes what either has, the first one first. What both have and what only one
-//! has never contradict each other, because files have names of their own and appear whole. The order of changes is always the
-//! same, the first place and then the mirror: `moving` relies on it to tell what was deleted or replaced while it copied.
+//! A write is done when both have it, and a read takes what either has, the first one first. What
+//! both have and what only one has never contradict each other, because files have names of their
+//! own and appear whole. The order of changes is always the same, the first place and then the
+//! mirror: `moving` relies on it to tell what was deleted or replaced while it copied.
 //! docs/adr/0018 has the reasons.
 
 use std::collections::HashSet;
@@ -40,8 +42,9 @@ impl MirroredPlace {
         MirroredPlace { first, mirror }
     }
 
-    /// The place that lacks what the other one counts of an upload: it was begun or continued by a server without the mirror,
-    /// or a server ended between the two. The record says it, because it is written to both after the bytes are.
+    /// The place that lacks what the other one counts of an upload: it was begun or continued by a
+    /// server without the mirror, or a server ended between the two. The record says it, because it
+    /// is written to both after the bytes are.
     async fn behind(&self, upload: Uuid) -> Result<Option<Side>, StorageError> {
         let path = ArtifactPath::of_upload(upload, RECORD);
         let (first, mirror) = tokio::try_join!(read_small(&*self.first, &path), read_small(&*self.mirror, &path))?;
@@ -97,8 +100,8 @@ async fn copy_upload(
     Ok(append)
 }
 
-/// What the mirror has when the first place lacks something or fails. When neither helps, a failure says more than an absence:
-/// who is told that a file is gone gives it up.
+/// What the mirror has when the first place lacks something or fails. When neither helps, a failure
+/// says more than an absence: who is told that a file is gone gives it up.
 async fn or_mirror<T>(
     first: Result<T, StorageError>,
     mirror: impl Future<Output = Result<T, StorageError>>,
@@ -206,8 +209,8 @@ impl Place for MirroredPlace {
         Ok(Box::new(MirroredAppend { first, mirror }))
     }
 
-    /// A directory could rename, but its mirror needs the bytes as well. So an upload is copied to both, and only what a call
-    /// before has left in one of them is not copied again.
+    /// A directory could rename, but its mirror needs the bytes as well. So an upload is copied to
+    /// both, and only what a call before has left in one of them is not copied again.
     async fn adopt(&self, _: Uuid, progress: &Progress, path: &ArtifactPath) -> Result<bool, StorageError> {
         let (first, mirror) = (&*self.first, &*self.mirror);
         let is_whole = |found: Option<Stat>| found.is_some_and(|found| found.size == progress.offset);
@@ -241,13 +244,14 @@ struct MirroredDraft {
 #[async_trait]
 impl Draft for MirroredDraft {
     async fn write(&mut self, chunks: &[Bytes]) -> Result<(), StorageError> {
-        // Both to their end: a write that was given up in the middle might still reach the disk later.
+        // Both to their end: a write that was given up in the middle might still reach the disk
+        // later.
         let (first, mirror) = tokio::join!(self.first.write(chunks), self.mirror.write(chunks));
         first.and(mirror)
     }
 
-    /// When the mirror fails, the first place has a file that was not acknowledged. Whoever wrote it deletes it, as after every
-    /// failure of a storage: an answer of a bucket can be lost, too.
+    /// When the mirror fails, the first place has a file that was not acknowledged. Whoever wrote
+    /// it deletes it, as after every failure of a storage: an answer of a bucket can be lost, too.
     async fn publish(self: Box<Self>) -> Result<(), StorageError> {
         self.first.publish().await?;
         crash::point("mirror.half");
@@ -264,13 +268,14 @@ struct MirroredAppend {
 #[async_trait]
 impl Append for MirroredAppend {
     async fn write(&mut self, chunks: &[Bytes]) -> Result<(), StorageError> {
-        // Both to their end: a write that was given up in the middle might still reach the disk later.
+        // Both to their end: a write that was given up in the middle might still reach the disk
+        // later.
         let (first, mirror) = tokio::join!(self.first.write(chunks), self.mirror.write(chunks));
         first.and(mirror)
     }
 
-    /// One progress for both: a directory needs the offset, and a bucket the parts. Two buckets have the same parts, because
-    /// they got the same bytes from one writer.
+    /// One progress for both: a directory needs the offset, and a bucket the parts. Two buckets
+    /// have the same parts, because they got the same bytes from one writer.
     async fn commit(&mut self) -> Result<Progress, StorageError> {
         let (first, mirror) = tokio::join!(self.first.commit(), self.mirror.commit());
         let (first, mirror) = (first?, mirror?);

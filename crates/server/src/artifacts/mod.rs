@@ -94,8 +94,8 @@ impl Storage {
         Ok(Storage { watched: Arc::new([Watched::new(name, place.clone())]), place })
     }
 
-    /// As [`Storage::open`], for one that has to be there already: a directory is not made. One that is not mounted is no
-    /// storage without files.
+    /// As [`Storage::open`], for one that has to be there already: a directory is not made. One
+    /// that is not mounted is no storage without files.
     pub fn open_existing(
         url: &str,
         variables: impl Iterator<Item = (String, String)>,
@@ -110,7 +110,8 @@ impl Storage {
         }
     }
 
-    /// Both storages as one: what is written goes to both, and what the first lacks is read from the mirror.
+    /// Both storages as one: what is written goes to both, and what the first lacks is read from
+    /// the mirror.
     pub fn mirrored(first: Storage, mirror: Storage) -> Result<Storage, String> {
         if first.name() == mirror.name() {
             return Err(format!("the storage and its mirror are the same: {}", first.name()));
@@ -125,7 +126,8 @@ impl Storage {
         &self.watched[0].name
     }
 
-    /// How the storage is, and its mirror if it has one. Costs next to nothing, and takes a few seconds at most.
+    /// How the storage is, and its mirror if it has one. Costs next to nothing, and takes a few
+    /// seconds at most.
     pub async fn health(&self) -> Vec<StorageHealth> {
         futures_util::future::join_all(self.watched.iter().zip(ROLES).map(|(watched, role)| watched.health(role))).await
     }

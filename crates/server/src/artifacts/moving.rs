@@ -1,10 +1,12 @@
 //! Copies all files of one storage to another while servers write to both: `baton storage move`.
 //!
-//! Servers change the source first and the target after it, so two looks settle every race. A file that the source lacks after
-//! it was copied was deleted meanwhile: it is deleted from the target, too, and had the source still had it, the server's own
-//! delete would have reached the target after the copy. A file that the source has replaced meanwhile is copied again.
+//! Servers change the source first and the target after it, so two looks settle every race. A file
+//! that the source lacks after it was copied was deleted meanwhile: it is deleted from the target,
+//! too, and had the source still had it, the server's own delete would have reached the target
+//! after the copy. A file that the source has replaced meanwhile is copied again.
 //!
-//! Uploads under way are not copied: servers that have both storages bring them along when they go on or become files.
+//! Uploads under way are not copied: servers that have both storages bring them along when they go
+//! on or become files.
 
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
@@ -26,9 +28,11 @@ use super::{Storage, pump};
 const COPIES_MAX: usize = 5;
 /// Failures that are told; the rest is counted.
 const FAILURES_MAX: usize = 20;
-/// Missing files that are looked at once more. If there are more, the target is not complete in any case.
+/// Missing files that are looked at once more. If there are more, the target is not complete in any
+/// case.
 const MISSING_MAX: usize = 1_000;
-/// What the source lacks is removed from the target only when it is older: a server may be about to write it to both.
+/// What the source lacks is removed from the target only when it is older: a server may be about to
+/// write it to both.
 const PRUNE_AGE: Duration = Duration::from_secs(3_600);
 
 /// How files are to be copied.
@@ -42,7 +46,8 @@ pub struct Move {
     pub prune: bool,
     /// Files at once.
     pub at_once: usize,
-    /// When only looking: how long to wait before the last look at what is missing. A server may be about to write it.
+    /// When only looking: how long to wait before the last look at what is missing. A server may be
+    /// about to write it.
     pub patience: Duration,
 }
 
@@ -86,8 +91,9 @@ struct Mover<'a> {
 }
 
 impl Storage {
-    /// Copies everything that an installation keeps to another storage. May be repeated, and goes on where it was killed. `told`
-    /// hears how far it is. An error is that of a storage that failed; what was copied stays.
+    /// Copies everything that an installation keeps to another storage. May be repeated, and goes
+    /// on where it was killed. `told` hears how far it is. An error is that of a storage that
+    /// failed; what was copied stays.
     pub async fn copy_to(
         &self,
         to: &Storage,
@@ -124,7 +130,8 @@ impl Mover<'_> {
         (self.told)(&moved);
     }
 
-    /// Sees to one file. What is wrong with it is noted; what is wrong with a storage ends everything.
+    /// Sees to one file. What is wrong with it is noted; what is wrong with a storage ends
+    /// everything.
     async fn one(&self, path: ArtifactPath, size: u64) -> Result<(), StorageError> {
         match self.bring(&path, size).await {
             Ok(Outcome::Copied(bytes)) => self.note(|moved| {
@@ -188,7 +195,8 @@ impl Mover<'_> {
         Ok(Outcome::Vanished)
     }
 
-    /// Whether the target has the file. One that appears whole and never changes is the same when its size is.
+    /// Whether the target has the file. One that appears whole and never changes is the same when
+    /// its size is.
     async fn has(&self, path: &ArtifactPath, size: u64) -> Result<bool, StorageError> {
         let there = self.to.stat(path).await?;
         if there.is_none_or(|there| there.size != size) {
@@ -207,7 +215,8 @@ impl Mover<'_> {
         }
     }
 
-    /// Whether the source still has what was copied. Times of buckets are whole seconds, so they do not tell of a replacement.
+    /// Whether the source still has what was copied. Times of buckets are whole seconds, so they do
+    /// not tell of a replacement.
     async fn is_still(&self, path: &ArtifactPath, size: u64, sum: Sha256Sum) -> Result<bool, StorageError> {
         if !path.is_replaced() {
             return Ok(true);
@@ -243,7 +252,8 @@ impl Mover<'_> {
         Ok(Sha256Sum(hasher.finalize().into()))
     }
 
-    /// Reads a copy again. A bad one is removed, or else the next call would take its size for proof.
+    /// Reads a copy again. A bad one is removed, or else the next call would take its size for
+    /// proof.
     async fn verify(&self, path: &ArtifactPath, size: u64, sum: Sha256Sum) -> Result<(), StorageError> {
         if !self.terms.verify {
             return Ok(());
@@ -259,7 +269,8 @@ impl Mover<'_> {
         Err(result)
     }
 
-    /// Looks once more at files that were missing: servers that write to both may have been about to write them.
+    /// Looks once more at files that were missing: servers that write to both may have been about
+    /// to write them.
     async fn look_again(&self) -> Result<(), StorageError> {
         let missing = std::mem::take(&mut *self.missing.lock().expect("nobody panics while holding it"));
         if missing.is_empty() || missing.len() > MISSING_MAX {

@@ -80,8 +80,8 @@ impl ArtifactPath {
         self.0.strip_prefix("cache/")?.split_once('/')?.1.parse().ok()
     }
 
-    /// Whether the file may be replaced by another one of the same name: reports of a day, and what a server notes of the cache.
-    /// All others are what they are until they are deleted.
+    /// Whether the file may be replaced by another one of the same name: reports of a day, and what
+    /// a server notes of the cache. All others are what they are until they are deleted.
     pub(super) fn is_replaced(&self) -> bool {
         self.0.starts_with("diagnostics/") || self.0.starts_with(&Folder::cache_records().0)
     }

@@ -1,4 +1,5 @@
-//! What a place for files has to be able to do. There are two: a directory, and a bucket. `mirrored` makes one of both.
+//! What a place for files has to be able to do. There are two: a directory, and a bucket.
+//! `mirrored` makes one of both.
 
 use std::fmt;
 use std::ops::Range;
@@ -42,7 +43,8 @@ pub(super) trait Place: Send + Sync + fmt::Debug {
     /// A short word for it.
     fn kind(&self) -> &'static str;
 
-    /// Looks whether files can be read and written here, without writing any. Answers soon when the place is out of reach.
+    /// Looks whether files can be read and written here, without writing any. Answers soon when the
+    /// place is out of reach.
     async fn check(&self) -> Result<(), StorageError>;
 
     /// Whether an upload is a row of parts here, or one file that grows.
@@ -72,12 +74,13 @@ pub(super) trait Place: Send + Sync + fmt::Debug {
     /// Refuses when this many more bytes would not fit.
     async fn check_room(&self, bytes: u64) -> Result<(), StorageError>;
 
-    /// Goes on with an upload where `progress` says it is. What came after that is forgotten. `writer` is a number that no other
-    /// writer has: it names what is added where a file cannot grow, so that two places that get the same bytes name them alike.
+    /// Goes on with an upload where `progress` says it is. What came after that is forgotten.
+    /// `writer` is a number that no other writer has: it names what is added where a file cannot
+    /// grow, so that two places that get the same bytes name them alike.
     async fn append(&self, upload: Uuid, progress: &Progress, writer: u64) -> Result<Box<dyn Append>, StorageError>;
 
-    /// Makes the bytes of an upload the file at `path` without copying them, or answers false where that cannot be done. No
-    /// other upload ever becomes that file.
+    /// Makes the bytes of an upload the file at `path` without copying them, or answers false where
+    /// that cannot be done. No other upload ever becomes that file.
     async fn adopt(&self, upload: Uuid, progress: &Progress, path: &ArtifactPath) -> Result<bool, StorageError>;
 
     /// Reads what an upload has so far.

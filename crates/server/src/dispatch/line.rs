@@ -28,7 +28,8 @@ const FEW: usize = 64;
 const STORE_PAUSE: Duration = Duration::from_millis(200);
 /// What a poll is told that may have got runs which the server does not know of: its next claim finds them.
 const UNSURE: Error = Error::Unavailable;
-/// A poll whose time is over looks so often at most: where others are always faster, it is sent away in the end.
+/// A poll whose time is over looks so often at most: where others are always faster, it is sent
+/// away in the end.
 const LOOKS_MAX: u32 = 8;
 /// A poll that waits for less is gone before the looker passes, so it looks for itself where others use the store, too.
 const LOOKER_SEES: Duration = Duration::from_secs(1);
@@ -99,8 +100,9 @@ impl Line {
         result.unwrap_or(Err(Error::Stopping))
     }
 
-    /// Answers a poll whose time is over. One that is at the store, or about to be, is answered when it comes back; and so is one that
-    /// came while the claimer looks for others, who may leave something. However short its wait was, nobody goes away empty without a look.
+    /// Answers a poll whose time is over. One that is at the store, or about to be, is answered
+    /// when it comes back; and so is one that came while the claimer looks for others, who may
+    /// leave something. However short its wait was, nobody goes away empty without a look.
     fn leave(&self, number: u64) {
         self.with(|waiting| {
             let place = waiting.parked.iter().position(|parked| parked.number == number);

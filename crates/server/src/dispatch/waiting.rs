@@ -46,8 +46,8 @@ pub(super) struct Waiting {
     pub(super) overdue: HashSet<u64>,
     /// Lanes in which the last look found nothing more, and which nobody has woken since.
     pub(super) clean: HashSet<LaneId>,
-    /// Lanes that the claimer is looking at right now. They count as clean so that a wake-up in the meantime is noticed, but nobody
-    /// may be told that they are empty.
+    /// Lanes that the claimer is looking at right now. They count as clean so that a wake-up in the
+    /// meantime is noticed, but nobody may be told that they are empty.
     pub(super) looked_at: HashSet<LaneId>,
     /// When the next run becomes due, as `Line::now` counts.
     pub(super) next_due: Option<Millis>,

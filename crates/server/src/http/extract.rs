@@ -132,8 +132,9 @@ impl<T: DeserializeOwned> FromRequest<App> for BatchJson<T> {
     }
 }
 
-/// Lines of a log as JSON. Programs that paste what another one printed between two quotes send control characters as they are, which JSON
-/// forbids; and a shape that does not fit is as bad to them as no JSON at all.
+/// Lines of a log as JSON. Programs that paste what another one printed between two quotes send
+/// control characters as they are, which JSON forbids; and a shape that does not fit is as bad to
+/// them as no JSON at all.
 pub struct LogJson<T>(pub T);
 
 impl<T: DeserializeOwned> FromRequest<App> for LogJson<T> {

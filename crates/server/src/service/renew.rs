@@ -94,8 +94,8 @@ pub(crate) async fn sign_of_life(
     Ok(renew(app, known, beat).await?.status)
 }
 
-/// As [`sign_of_life`], written beside the answer to whatever the worker asked for: nobody waits for it, and one at a time is enough.
-/// What it finds out is known to the worker's next call.
+/// As [`sign_of_life`], written beside the answer to whatever the worker asked for: nobody waits
+/// for it, and one at a time is enough. What it finds out is known to the worker's next call.
 pub(crate) fn sign_of_life_beside(app: &App, known: &Arc<KnownWorker>, ttl_ms: Option<Millis>) {
     if known.is_renewing.swap(true, Ordering::Relaxed) {
         return;

@@ -27,7 +27,8 @@ pub struct Settings {
     pub database_url: Option<String>,
     /// Where artifacts are kept: a path, `file:///...`, or `s3://bucket/prefix?endpoint=...&region=...`; in `data` unless given.
     pub storage_url: Option<String>,
-    /// A second storage: every file is written to both before it is acknowledged, and read from here when the first lacks it.
+    /// A second storage: every file is written to both before it is acknowledged, and read from
+    /// here when the first lacks it.
     pub storage_mirror_url: Option<String>,
     /// Bytes to keep free on the disk of a storage directory: uploads that would take them are refused.
     pub storage_free_bytes_min: u64,
@@ -122,7 +123,8 @@ pub struct Settings {
     pub build_stuck_ms: u64,
     /// Most bytes of one build's log.
     pub build_log_bytes_max: u64,
-    /// Whether workers of Expo Free Agent may register, poll and report without any credential, by their id alone, in the default namespace.
+    /// Whether workers of Expo Free Agent may register, poll and report without any credential, by
+    /// their id alone, in the default namespace.
     pub expo_legacy_auth: bool,
     /// Most bytes of artifacts that one namespace may keep.
     pub storage_bytes_max: Option<u64>,

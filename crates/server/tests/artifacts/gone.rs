@@ -1,4 +1,5 @@
-//! A storage that is gone says so, with its name, and nobody takes its silence for the absence of a file.
+//! A storage that is gone says so, with its name, and nobody takes its silence for the absence of a
+//! file.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! The artifact storage: every test runs on a directory, on an S3 server that is started for it, and on both as one storage with
-//! its mirror.
+//! The artifact storage: every test runs on a directory, on an S3 server that is started for it,
+//! and on both as one storage with its mirror.
 
 mod cache;
 mod disk_full;

@@ -54,7 +54,8 @@ async fn a_write_needs_both_and_names_the_one_that_failed() {
         let StorageError::Unavailable(why) = &refused else { panic!("{refused:?}") };
         assert!(why.contains(gone.to_str().unwrap()) && !why.contains(other.to_str().unwrap()), "{why}");
         assert_eq!(rig.content(&path("file")).await.unwrap(), b"before", "one of them has it");
-        // Nobody knows whether the one that is gone has it. Who is told that it is lost gives it up.
+        // Nobody knows whether the one that is gone has it. Who is told that it is lost gives it
+        // up.
         assert!(matches!(rig.content(&path("other")).await, Err(StorageError::Unavailable(_))));
         assert!(matches!(rig.storage.delete(&path("file")).await, Err(StorageError::Unavailable(_))));
         std::fs::rename(&aside, gone).unwrap();
@@ -92,7 +93,8 @@ fn uploads(storage: Storage, seed: u64) -> Uploads {
     Uploads::new(storage, UploadLimits { bytes_max: LIMIT, expires_after_ms: 1_000 }, entropy(seed))
 }
 
-/// As in a rolling restart: servers with and without the mirror, and then with the two the other way round.
+/// As in a rolling restart: servers with and without the mirror, and then with the two the other
+/// way round.
 async fn an_upload_goes_on_at_every_server(rig: Rig) {
     const PIECE: usize = 70_000;
     let swapped: Vec<String> = rig.urls.iter().rev().cloned().collect();

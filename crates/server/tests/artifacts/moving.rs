@@ -150,7 +150,8 @@ async fn what_is_deleted_or_replaced_while_it_is_copied_does_not_come_back() {
     }
 }
 
-/// Servers delete, replace and add while files are copied, over and over. In the end both have the same, without another move.
+/// Servers delete, replace and add while files are copied, over and over. In the end both have the
+/// same, without another move.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_that_write_meanwhile_and_a_move_agree() {
     const FILES: i64 = 40;

@@ -19,7 +19,8 @@ pub const LIMIT: u64 = 1 << 30;
 
 pub struct Rig {
     pub storage: Storage,
-    /// Opens the same storage again, as another server or a new start would: one, or one and its mirror.
+    /// Opens the same storage again, as another server or a new start would: one, or one and its
+    /// mirror.
     pub urls: Vec<String>,
     /// Where the files of each really are.
     roots: Vec<PathBuf>,
@@ -69,12 +70,14 @@ impl Rig {
         &self.roots[0]
     }
 
-    /// All files of the first storage, whatever they are, but for what an S3 server keeps for itself.
+    /// All files of the first storage, whatever they are, but for what an S3 server keeps for
+    /// itself.
     pub fn files(&self) -> Vec<String> {
         files_below(self.root())
     }
 
-    /// Waits until the files of every storage are as they should be, for what happens in the background.
+    /// Waits until the files of every storage are as they should be, for what happens in the
+    /// background.
     pub async fn until(&self, good: impl Fn(&[String]) -> bool) {
         let begun = Instant::now();
         while !self.roots.iter().all(|root| good(&files_below(root))) {

@@ -1,4 +1,5 @@
-//! Pollers: builders of the polling protocols get builds as fast as they ask, and none is sent away while one is left.
+//! Pollers: builders of the polling protocols get builds as fast as they ask, and none is sent away
+//! while one is left.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -24,7 +25,8 @@ const CROWD: usize = 200;
 const ROUNDS: usize = 20;
 /// Workers whose first poll is timed.
 const FIRST_POLLS: usize = 100;
-/// The median of one poll that brings a build, in milliseconds: without a name, and the first of a worker.
+/// The median of one poll that brings a build, in milliseconds: without a name, and the first of a
+/// worker.
 const PENDING_MS_MAX: f64 = 5.0;
 const FIRST_MS_MAX: f64 = 10.0;
 const PENDING: &str = "/api/v1/builds/pending";
@@ -146,7 +148,8 @@ impl Tally {
     }
 }
 
-/// Sends all requests at the same moment, each on a connection of its own, and returns what they brought, in their order.
+/// Sends all requests at the same moment, each on a connection of its own, and returns what they
+/// brought, in their order.
 async fn at_once(
     target: &Target,
     requests: Vec<Vec<u8>>,

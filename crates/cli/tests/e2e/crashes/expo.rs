@@ -80,7 +80,8 @@ pub async fn submit(yard: &mut Yard) -> Submitted {
     Submitted { id, source }
 }
 
-/// The fields of a result. Where the server is to die with a file that is no build's, the file comes first.
+/// The fields of a result. Where the server is to die with a file that is no build's, the file
+/// comes first.
 fn result_form<'a>(yard: &Yard, id: &'a str, name: &'a str, result: &'a [u8]) -> Vec<Field<'a>> {
     let file: Field<'_> = ("result", Some("app.ipa"), result);
     let mut fields: Vec<Field<'_>> =

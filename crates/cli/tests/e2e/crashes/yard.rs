@@ -83,8 +83,8 @@ impl Yard {
         }
     }
 
-    /// How large the files of builds are here: so large that they come in several parts. With a mirror it is the order of both
-    /// that counts.
+    /// How large the files of builds are here: so large that they come in several parts. With a
+    /// mirror it is the order of both that counts.
     pub fn file_bytes(&self) -> usize {
         match self.storage {
             Storage::Directory | Storage::Mirrored => 1_200_000,
@@ -136,7 +136,8 @@ impl Yard {
         let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
         let mut all = Leases::of_ms(3_000, 500).settings();
         let builds = [
-            // Builders repeat what was not answered, and none of them dies: on a busy machine a result may take a while.
+            // Builders repeat what was not answered, and none of them dies: on a busy machine a
+            // result may take a while.
             ("BATON_BUILD_HEARTBEAT_TIMEOUT_MS", "60000"),
             ("BATON_BUILD_POLL_AFTER_MS", "100"),
             ("BATON_BUILD_POLLS_PER_SECOND", "0"),

@@ -32,7 +32,8 @@ const UPLOAD_DATA: &str = "data";
 /// How often a folder is made anew when somebody deletes it, being empty, before the file is in it.
 const FOLDER_TRIES: usize = 8;
 
-/// Whether a server has kept files in this directory. Without its folder for drafts it is gone, or not mounted.
+/// Whether a server has kept files in this directory. Without its folder for drafts it is gone, or
+/// not mounted.
 pub(super) fn is_storage(path: &Path) -> bool {
     path.join(DRAFTS).is_dir()
 }
@@ -76,8 +77,9 @@ impl LocalPlace {
 }
 
 impl Root {
-    /// Why a file is not there. A directory that was removed or is not mounted lacks every file, and says nothing about them:
-    /// whoever took that for an answer would give up what is only out of reach.
+    /// Why a file is not there. A directory that was removed or is not mounted lacks every file,
+    /// and says nothing about them: whoever took that for an answer would give up what is only out
+    /// of reach.
     fn lacks_a_file(&self) -> StorageError {
         match is_storage(&self.path) {
             true => StorageError::NotFound,

@@ -22,7 +22,8 @@ pub(super) struct Shown {
     pub worker_id: Option<String>,
     machine: Option<String>,
     lease: Option<String>,
-    /// Stands for workers that show no credential, where the setting `expo_legacy_auth` lets them in.
+    /// Stands for workers that show no credential, where the setting `expo_legacy_auth` lets them
+    /// in.
     anonymous: Option<Arc<Caller>>,
 }
 

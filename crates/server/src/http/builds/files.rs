@@ -36,7 +36,8 @@ async fn send(
     download.answer(&app.storage, method, headers).await
 }
 
-/// What a file is called where it is downloaded: as its sender called it, or else by its build and platform.
+/// What a file is called where it is downloaded: as its sender called it, or else by its build and
+/// platform.
 fn download_name(found: &Found, file: &Artifact) -> String {
     let ending = match found.build.submitted.platform.as_str() {
         "ios" => "ipa",

@@ -78,7 +78,8 @@ pub(super) async fn logs(
     Ok(ok(&page))
 }
 
-/// All lines after this number, as one JSON document that is made while it is sent: a log may be larger than an answer in memory should be.
+/// All lines after this number, as one JSON document that is made while it is sent: a log may be
+/// larger than an answer in memory should be.
 fn whole(app: App, run: RunId, after: u64) -> Body {
     let head = format!(r#"{{"build_id":"{run}","logs":["#);
     let lines = stream::try_unfold((after, true), move |(after, is_first)| {

@@ -127,7 +127,8 @@ pub(super) async fn logs(
     Ok(ok(&AddedLogs { success: true, count: count as u64, last }))
 }
 
-/// What was measured, as different programs send it: plain, as `data` of an event, or as `metrics` of that.
+/// What was measured, as different programs send it: plain, as `data` of an event, or as `metrics`
+/// of that.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it describes what is read wherever it is found")]
 pub(super) struct Telemetry {

@@ -14,7 +14,8 @@ use crate::artifacts::StorageHealth;
 use crate::service::builds::overview;
 use crate::{App, Error};
 
-/// See whether the server works, and how many builds wait. Where storages are and why they fail is told to administrators only.
+/// See whether the server works, and how many builds wait. Where storages are and why they fail is
+/// told to administrators only.
 #[utoipa::path(get, path = "/health", tag = "overview",
     responses((status = 200, body = ServerHealth), (status = 503, description = "The database cannot be reached; or a storage, and then the answer also has all that 200 has", body = Problem)))]
 pub(super) async fn health(State(app): State<App>, Asker(caller): Asker) -> Result<Response, Error> {

@@ -160,8 +160,8 @@ pub(super) async fn list(
     Ok(if wants_array { ok(&page.builds) } else { ok(&page) })
 }
 
-/// True for the first command line of Expo Free Agent, which takes an array and nothing else. All that tells it from others is that it sends
-/// no query, and the name of the program that runs it.
+/// True for the first command line of Expo Free Agent, which takes an array and nothing else. All
+/// that tells it from others is that it sends no query, and the name of the program that runs it.
 fn wants_array(uri: &Uri, headers: &HeaderMap) -> bool {
     let agent = headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
     uri.query().is_none() && (agent == "node" || agent.starts_with("Bun/"))

@@ -223,7 +223,8 @@ impl Upload {
         Ok(success)
     }
 
-    /// Stores the file as it comes: under the lease of its build, or as a draft while nobody knows which that is.
+    /// Stores the file as it comes: under the lease of its build, or as a draft while nobody knows
+    /// which that is.
     async fn file(&mut self, app: &App, shown: &Shown, headers: &HeaderMap, field: Field<'_>) -> Result<(), Error> {
         if self.received.is_some() || self.draft.is_some() {
             return Err(Error::Malformed("the field result came twice".into()));

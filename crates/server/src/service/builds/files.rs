@@ -90,7 +90,8 @@ pub async fn take_in_time<'a>(
         Ok(stored) => Ok(Ok(File { id, stored, origin: Origin::Body })),
         Err(NotKept::Written(error)) => {
             match error {
-                // Nobody knows what the storage has done, and asking it again now helps nobody: the collector finds it.
+                // Nobody knows what the storage has done, and asking it again now helps nobody: the
+                // collector finds it.
                 Error::StorageUnavailable | Error::Internal => {}
                 // Of two storages, the other one may have it.
                 Error::DiskFull => remove(app, id, &path_of(id, kind)).await,

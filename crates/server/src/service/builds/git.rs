@@ -33,7 +33,8 @@ const URL_BYTES_MAX: usize = 2_000;
 /// Most API keys whose workers are remembered; beyond it the memory starts over.
 const REMEMBERED_MAX: usize = 10_000;
 
-/// The workers that stand for the builders of API keys, as far as this server knows them: a claim then costs one write.
+/// The workers that stand for the builders of API keys, as far as this server knows them: a claim
+/// then costs one write.
 #[derive(Debug, Default)]
 pub struct KeyWorkers {
     known: Mutex<HashMap<(String, String), Arc<KnownWorker>>>,
@@ -194,7 +195,8 @@ fn job(claimed: &Claimed) -> Result<GitJob, Error> {
     })
 }
 
-/// The sign of life of the worker that stands for all builders of an API key: one of them has asked for work.
+/// The sign of life of the worker that stands for all builders of an API key: one of them has asked
+/// for work.
 async fn heard_of(app: &App, known: &Arc<KnownWorker>) -> Result<(), Error> {
     let lease_ms = app.current().build_git_lease_ms;
     // Never shorter: a build that was claimed before has the longer lease.
@@ -208,7 +210,8 @@ async fn heard_of(app: &App, known: &Arc<KnownWorker>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Longer than the leases of builds by as much as a sign of life may be late, so that it never cuts one of them short.
+/// Longer than the leases of builds by as much as a sign of life may be late, so that it never cuts
+/// one of them short.
 fn worker_ttl_ms(lease_ms: u64) -> Millis {
     (lease_ms + lease_ms / 4) as Millis
 }

@@ -66,7 +66,8 @@ pub(crate) async fn token_shown(
     }
 }
 
-/// The builder with this name, for the API key it registered with; or for anybody, where workers without a credential are let in.
+/// The builder with this name, for the API key it registered with; or for anybody, where workers
+/// without a credential are let in.
 pub(crate) async fn builder_by_name(app: &App, caller: &Caller, name_id: &str) -> Result<Builder, Error> {
     caller.has(Scope::Worker)?;
     let builder = app.store.builder(namespace_of(caller), name_id).await?.ok_or_else(|| Error::no_worker(name_id))?;
@@ -118,7 +119,11 @@ pub(crate) async fn known_lease(app: &App, proof: &Proof<'_>, id: &str) -> Resul
             return Ok((find(app, id).await?, lease));
         }
     };
-    let found = find(app, id).await?;
+    lease_of(&builder, find(app, id).await?)
+}
+
+/// The lease of a build that is or was this builder's.
+pub(super) fn lease_of(builder: &Builder, found: Found) -> Result<(Found, LeaseRef), Error> {
     if found.record.worker != Some(builder.worker) {
         return Err(Error::Forbidden("this build is not yours: another worker has it, or nobody".into()));
     }

@@ -15,7 +15,8 @@ pub const PAGE_LINES: usize = 1_000;
 /// Longest word for a level, in bytes; the rest is cut off.
 const LEVEL_BYTES_MAX: usize = 20;
 
-/// Adds lines for the holder of the live lease. Returns how many came, and the number of the last one.
+/// Adds lines for the holder of the live lease. Returns how many came, and the number of the last
+/// one.
 pub async fn add(app: &App, proof: &Proof<'_>, id: &str, logs: NewLogs) -> Result<(usize, u64), Error> {
     let (found, lease) = holder::lease(app, proof, id).await?;
     if let Some(worker) = found.record.worker {

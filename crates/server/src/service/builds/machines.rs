@@ -18,7 +18,8 @@ const MEASURED_MAX: usize = 3_600;
 const MEASUREMENTS: [&str; 2] = ["heartbeat", "cpu_snapshot"];
 /// Longest name of another event that is shown, in characters.
 const EVENT_CHARS_MAX: usize = 100;
-/// The most that can be true of a measurement: ten processors' worth of per cent, all of the memory, a terabyte.
+/// The most that can be true of a measurement: ten processors' worth of per cent, all of the
+/// memory, a terabyte.
 const CPU_MAX: f64 = 1_000.0;
 const MEMORY_MAX: f64 = 100.0;
 const MEMORY_MB_MAX: f64 = 1_000_000.0;
@@ -59,7 +60,8 @@ pub async fn ready(app: &App, proof: &Proof<'_>, id: &str) -> Result<(), Error> 
     Ok(())
 }
 
-/// A machine, or whoever watches it, says that it lives, and perhaps how far it is. That keeps the lease.
+/// A machine, or whoever watches it, says that it lives, and perhaps how far it is. That keeps the
+/// lease.
 pub async fn alive(app: &App, proof: &Proof<'_>, id: &str, progress: Option<f64>) -> Result<(), Error> {
     let (found, lease) = match proof {
         Proof::Machine(shown) if shown.starts_with(token::BEAT_PREFIX) => watcher_lease(app, shown, id).await?,
@@ -121,14 +123,19 @@ pub enum Watcher<'a> {
     Anybody,
 }
 
-/// The machine of a build's lease, and a token for its heartbeats once it is ready. Whoever waits for a machine lives.
+/// The machine of a build's lease, and a token for its heartbeats once it is ready. Whoever waits
+/// for a machine lives.
 pub async fn status(app: &App, watcher: &Watcher<'_>, id: &str) -> Result<(Machine, Option<String>), Error> {
     let (found, lease) = match watcher {
         Watcher::Holder(proof) => holder::known_lease(app, proof, id).await?,
         Watcher::Key(_) | Watcher::Anybody => {
             let found = find(app, id).await?;
             if let Watcher::Key(caller) = watcher {
-                caller.may(Scope::Worker, &found.build.submitted.namespace)?;
+                caller.has(Scope::Worker)?;
+                // Whoever has a key of another namespace is told nothing of this one.
+                if !caller.sees(&found.build.submitted.namespace) {
+                    return Err(no_build(id));
+                }
             }
             let lease = LeaseRef { run: found.record.id, epoch: found.record.epoch };
             (found, lease)
@@ -143,8 +150,8 @@ pub async fn status(app: &App, watcher: &Watcher<'_>, id: &str) -> Result<(Machi
     Ok((machine, is_ready.then(|| token::beat(&app.secret, lease.run, lease.epoch))))
 }
 
-/// Keeps a measurement, which is a sign of life. One that cannot be true is left out. An event that is more than a measurement goes into
-/// the log by its name.
+/// Keeps a measurement, which is a sign of life. One that cannot be true is left out. An event that
+/// is more than a measurement goes into the log by its name.
 pub async fn measured(
     app: &App,
     proof: &Proof<'_>,

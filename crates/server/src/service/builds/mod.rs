@@ -91,7 +91,8 @@ pub(crate) fn no_build(id: impl ToString) -> Error {
     Error::NotFound { what: "build", id: id.to_string() }
 }
 
-/// A builder or its machine was heard of, which renews its leases beside the answer. Not every time: they live for minutes.
+/// A builder or its machine was heard of, which renews its leases beside the answer. Not every
+/// time: they live for minutes.
 async fn heard_of(app: &App, worker: WorkerId) -> Result<(), Error> {
     let Some(known) = app.workers.get(worker).await? else { return Ok(()) };
     let timeout_ms = app.current().build_heartbeat_timeout_ms;

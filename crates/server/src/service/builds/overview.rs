@@ -66,8 +66,8 @@ pub async fn health(app: &App) -> Result<Health, Error> {
     Ok(Health { pending, active, storage: app.storage.kind(), storages })
 }
 
-/// Counted after it was asked for. Whoever asks while somebody counts gets the next count, so that any number of callers cost one count at
-/// a time.
+/// Counted after it was asked for. Whoever asks while somebody counts gets the next count, so that
+/// any number of callers cost one count at a time.
 async fn fresh(app: &App) -> Result<Stats, Error> {
     let asked = Instant::now();
     let _turn = app.counted.turn.lock().await;
@@ -108,7 +108,8 @@ fn total(counts: &BuildCounts) -> u64 {
     pending + assigned + building + completed + failed + cancelled
 }
 
-/// Keeps what a builder reports, as it says it. The last report of each day stays. Returns its identifier.
+/// Keeps what a builder reports, as it says it. The last report of each day stays. Returns its
+/// identifier.
 pub async fn report(app: &App, caller: &Caller, report: Value) -> Result<String, Error> {
     let namespace = namespace_of(caller);
     caller.may(Scope::Worker, namespace)?;

@@ -1,9 +1,7 @@
 //! How a build ends: with a file, with an error, or back in its queue.
 
-use std::sync::Arc;
-
 use baton_core::{Epoch, Failure, Reason, State, WorkerId};
-use baton_store::{ArtifactKind, ArtifactOwner, Changes, Completion, LeaseRef, Scope, Verdict};
+use baton_store::{ArtifactKind, ArtifactOwner, Builder, Changes, Completion, LeaseRef, Scope, Verdict};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::json;
@@ -15,7 +13,6 @@ use super::{Found, logs};
 use crate::artifacts::{Sha256Sum, Source, Terms, UploadId};
 use crate::auth::Caller;
 use crate::service::message;
-use crate::workers::KnownWorker;
 use crate::{App, Error, crash};
 
 /// What became of a file that came as a result.
@@ -27,7 +24,8 @@ pub enum Received {
     Known,
 }
 
-/// Whoever sends a file before saying what it came out of: the namespace of the builder that is proven, or of the API key.
+/// Whoever sends a file before saying what it came out of: the namespace of the builder that is
+/// proven, or of the API key.
 async fn sender(
     app: &App,
     caller: Option<&Caller>,
@@ -50,7 +48,8 @@ async fn sender(
     }
 }
 
-/// The same file. Whoever sends it is alive for as long as it comes, which may be longer than a lease.
+/// The same file. Whoever sends it is alive for as long as it comes, which may be longer than a
+/// lease.
 fn alive_while<'a>(app: &'a App, worker: WorkerId, source: Source<'a>) -> Source<'a> {
     source
         .then(move |chunk| async move {
@@ -61,8 +60,9 @@ fn alive_while<'a>(app: &'a App, worker: WorkerId, source: Source<'a>) -> Source
         .boxed()
 }
 
-/// Takes a file in that came out of a build which its sender has not named yet. It belongs to nobody until [`bind`] makes it the result of
-/// a lease; what is not bound is removed, at the latest by the collector.
+/// Takes a file in that came out of a build which its sender has not named yet. It belongs to
+/// nobody until [`bind`] makes it the result of a lease; what is not bound is removed, at the
+/// latest by the collector.
 pub async fn draft(
     app: &App,
     (caller, proof): (Option<&Caller>, Result<Proof<'_>, Error>),
@@ -81,7 +81,8 @@ pub async fn draft(
     Ok(file)
 }
 
-/// Makes a draft what came out of a build. A repetition of what completed it is compared, and leaves nothing.
+/// Makes a draft what came out of a build. A repetition of what completed it is compared, and
+/// leaves nothing.
 pub async fn bind(app: &App, proof: &Proof<'_>, id: &str, draft: File) -> Result<Received, Error> {
     let bound = bind_if_held(app, proof, id, &draft).await;
     if !matches!(bound, Ok(Received::New(_))) {
@@ -107,25 +108,33 @@ async fn bind_if_held(app: &App, proof: &Proof<'_>, id: &str, draft: &File) -> R
     }
 }
 
-/// The lease under which a builder ends a build. One that nobody was ever handed is taken for the builder that reports its end, if it could
-/// have been handed it: existing clients work on builds that they were told of by other means than a poll.
+/// The lease under which a builder ends a build. One that nobody was ever handed is taken for the
+/// builder that reports its end, if it could have been handed it: existing clients work on builds
+/// that they were told of by other means than a poll.
 async fn ending_lease(app: &App, proof: &Proof<'_>, id: &str) -> Result<(Found, LeaseRef), Error> {
-    if let Proof::BuilderToken(..) | Proof::BuilderName(..) = proof {
-        let builder = holder::builder(app, proof).await?;
+    let builder = match proof {
+        Proof::BuilderToken(..) | Proof::BuilderName(..) => holder::builder(app, proof).await?,
+        Proof::Machine(_) | Proof::Lease(_) => return holder::known_lease(app, proof, id).await,
+    };
+    let found = super::find(app, id).await?;
+    let is_untouched = found.record.state == State::Pending && found.record.epoch == Epoch(0);
+    if is_untouched && could_build(app, &builder, &found).await? {
+        let taken = app.store.take_build(found.record.id, builder.worker).await?;
+        // Somebody may have been handed it meanwhile.
         let found = super::find(app, id).await?;
-        let is_untouched = found.record.state == State::Pending && found.record.epoch == Epoch(0);
-        let known = app.workers.get(builder.worker).await?;
-        let fits = |known: Arc<KnownWorker>| {
-            known.namespace == found.build.submitted.namespace && known.types.contains(&found.build.submitted.platform)
+        return match taken {
+            Some(lease) => Ok((found, lease)),
+            None => holder::lease_of(&builder, found),
         };
-        if is_untouched
-            && known.is_some_and(fits)
-            && let Some(lease) = app.store.take_build(found.record.id, builder.worker).await?
-        {
-            return Ok((super::find(app, id).await?, lease));
-        }
     }
-    holder::known_lease(app, proof, id).await
+    holder::lease_of(&builder, found)
+}
+
+/// Whether a poll of this builder could have brought this build.
+async fn could_build(app: &App, builder: &Builder, found: &Found) -> Result<bool, Error> {
+    let submitted = &found.build.submitted;
+    let known = app.workers.get(builder.worker).await?;
+    Ok(known.is_some_and(|known| known.namespace == submitted.namespace && known.types.contains(&submitted.platform)))
 }
 
 /// Takes the file in that came out of a build. A repetition of what completed it is read and compared, and leaves nothing.

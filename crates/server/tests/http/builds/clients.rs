@@ -1,4 +1,5 @@
-//! What the command lines, workers and machines of Expo Free Agent send, and what they demand of the answers.
+//! What the command lines, workers and machines of Expo Free Agent send, and what they demand of
+//! the answers.
 
 use baton::proto::API_KEY_HEADER;
 use serde_json::{Value, json};

@@ -1,4 +1,5 @@
-//! A poll never says "nothing" while something fits: however many ask at the same moment, each gets one.
+//! A poll never says "nothing" while something fits: however many ask at the same moment, each gets
+//! one.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -81,7 +81,8 @@ async fn a_token_alone_is_enough_for_polls_and_builds(on: On) {
     let polled = server.get_with("/api/workers/poll", &[("x-worker-token", &first)]).await;
     assert_eq!((polled.status, text(&polled.json()["job"]["id"])), (200, id.clone()));
     let token = text(&polled.json()["access_token"]);
-    // A build takes longer than a token is good for polls, and an empty or a wrong key spoils nothing.
+    // A build takes longer than a token is good for polls, and an empty or a wrong key spoils
+    // nothing.
     server.clock.advance(200_000);
     let headers = [(API_KEY_HEADER, ""), ("x-worker-token", token.as_str())];
     assert_eq!(server.get_with(&format!("/api/builds/{id}/source"), &headers).await.status, 200);
