@@ -139,18 +139,24 @@ pub struct FollowedBuild {
     /// What it is built for.
     pub platform: String,
     /// Who has it, or had it at its end.
+    #[cfg_attr(feature = "schema", schema(required = true))]
     pub worker_id: Option<String>,
     /// When it was submitted.
     pub submitted_at: i64,
     /// When its builder began.
+    #[cfg_attr(feature = "schema", schema(required = true))]
     pub started_at: Option<i64>,
     /// When it ended.
+    #[cfg_attr(feature = "schema", schema(required = true))]
     pub completed_at: Option<i64>,
     /// Why it failed or was cancelled.
+    #[cfg_attr(feature = "schema", schema(required = true))]
     pub error_message: Option<String>,
     /// How far its builder says it is, in per cent.
+    #[cfg_attr(feature = "schema", schema(required = true))]
     pub progress: Option<f64>,
     /// Its place among the builds that wait, from 1.
+    #[cfg_attr(feature = "schema", schema(required = true))]
     pub queue_position: Option<u64>,
 }
 
@@ -319,9 +325,11 @@ pub struct RegisterBuilder {
     pub id: Option<String>,
     /// What people call it. Required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(required = true, nullable = false))]
     pub name: Option<String>,
     /// What it can do. Required; it may be empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(required = true, nullable = false))]
     pub capabilities: Option<Capabilities>,
     /// Builds it still works on, when it comes back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -463,9 +471,11 @@ pub struct GitJob {
 pub struct GitResult {
     /// The build's identifier, again. Required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(required = true, nullable = false))]
     pub job_id: Option<String>,
     /// `success` or `failed`. Required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(required = true, nullable = false))]
     pub status: Option<String>,
     /// How long it took: seconds, or a text.
     #[serde(default, skip_serializing_if = "Option::is_none")]

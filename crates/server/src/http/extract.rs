@@ -147,7 +147,9 @@ impl<T: DeserializeOwned> FromRequest<App> for LogJson<T> {
             other => Err(other),
         });
         parsed.map(LogJson).map_err(|error| match error {
-            Error::Invalid(why) => Error::Malformed(why),
+            Error::Invalid(_) => Error::Malformed(
+                "send {\"level\", \"message\"}, or many of them as {\"logs\": [...]}; each needs its message".into(),
+            ),
             other => other,
         })
     }

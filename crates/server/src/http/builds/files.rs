@@ -53,7 +53,7 @@ fn download_name(found: &Found, file: &Artifact) -> String {
 /// Download what came out of a build.
 #[utoipa::path(get, path = "/api/builds/{id}/download", tag = "builds", security(("build_token" = []), ("api_key" = ["read"])),
     params(("id" = String, Path, description = "The build")),
-    responses((status = 200, description = "The file"), (status = 206, description = "A part of it"), (status = 304, description = "Not changed"), (status = 412, description = "Changed"), (status = 416, description = "No such part"), (status = 404, body = Problem)))]
+    responses((status = 200, description = "The file"), (status = 206, description = "A part of it"), (status = 304, description = "Not changed"), (status = 412, description = "Changed"), (status = 416, description = "No such part"), (status = 400, description = "Not completed", body = Problem), (status = 404, body = Problem)))]
 pub(super) async fn result(
     State(app): State<App>,
     shown: Shown,
@@ -67,7 +67,7 @@ pub(super) async fn result(
 /// Download a file of a build.
 #[utoipa::path(get, path = "/api/builds/{id}/download/{which}", tag = "builds", security(("build_token" = []), ("api_key" = ["read"])),
     params(("id" = String, Path, description = "The build"), ("which" = String, Path, description = "`source` or `result`")),
-    responses((status = 200, description = "The file"), (status = 206, description = "A part of it"), (status = 304, description = "Not changed"), (status = 412, description = "Changed"), (status = 416, description = "No such part"), (status = 404, body = Problem)))]
+    responses((status = 200, description = "The file"), (status = 206, description = "A part of it"), (status = 304, description = "Not changed"), (status = 412, description = "Changed"), (status = 416, description = "No such part"), (status = 400, description = "Not completed", body = Problem), (status = 404, body = Problem)))]
 pub(super) async fn download(
     State(app): State<App>,
     shown: Shown,

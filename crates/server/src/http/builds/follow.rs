@@ -25,6 +25,8 @@ use crate::{App, Error};
 
 /// How often a log is looked at that another server may write.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long the last line of a build that has ended may take.
+const SETTLES: Duration = Duration::from_millis(250);
 /// Longest time a page waits for lines.
 const WAIT_MS_MAX: u64 = 60_000;
 
@@ -109,6 +111,7 @@ async fn next_lines(
     limit: usize,
     deadline: Instant,
 ) -> Result<Vec<BuildLogLine>, Error> {
+    let mut is_settled = false;
     loop {
         // Watch before looking: a line between the look and the wait would wake nobody.
         let (written, ended) = (app.log_news.watch(run), app.watchers.watch(run));
@@ -118,6 +121,12 @@ async fn next_lines(
         ended.as_mut().enable();
         let over = has_ended(app, run).await?;
         let lines = app.store.logs(run, after, limit).await?;
+        if over && lines.is_empty() && !is_settled {
+            // The line about its end is written right after it.
+            is_settled = true;
+            let _ = tokio::time::timeout(SETTLES, written).await;
+            continue;
+        }
         if !lines.is_empty() || over || Instant::now() >= deadline {
             return Ok(lines.into_iter().map(|line| logs::shown(run, line)).collect());
         }

@@ -37,14 +37,14 @@ pub(super) async fn register(
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct PollQuery {
-    /// The builder, where it polls with its API key and without a token.
+    /// The builder. Required without `X-Worker-Token`.
     worker_id: Option<String>,
 }
 
 /// Ask for a build, and for the next token. A builder that asks in a tight loop is told to slow down.
 #[utoipa::path(get, path = "/api/workers/poll", tag = "builders", security(("worker_token" = []), ("api_key" = ["worker"])),
     params(PollQuery),
-    responses((status = 200, body = Polled), (status = 400, body = Problem), (status = 401, body = Problem), (status = 404, body = Problem), (status = 429, body = Problem)))]
+    responses((status = 200, body = Polled), (status = 400, body = Problem), (status = 401, body = Problem), (status = 403, body = Problem), (status = 404, body = Problem), (status = 429, body = Problem)))]
 pub(super) async fn poll(
     State(app): State<App>,
     shown: Shown,
@@ -83,7 +83,9 @@ pub(super) struct About {
 
 impl About {
     fn build_id(&self) -> Result<&str, Error> {
-        self.build_id.as_deref().ok_or_else(|| Error::Malformed("build_id is missing".into()))
+        self.build_id
+            .as_deref()
+            .ok_or_else(|| Error::Malformed("the field build_id is missing: which build is meant?".into()))
     }
 }
 
@@ -159,7 +161,7 @@ pub(super) async fn stats(
 /// End a build, with or without a file. The fields may come in any order.
 #[utoipa::path(post, path = "/api/workers/upload", tag = "builders", security(("worker_token" = []), ("api_key" = ["worker"], "worker_id" = [])),
     request_body(content = ResultForm, content_type = "multipart/form-data"),
-    responses((status = 200, body = EndedBuild), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem), (status = 413, body = Problem), (status = 507, body = Problem)))]
+    responses((status = 200, body = EndedBuild), (status = 400, body = Problem), (status = 401, body = Problem), (status = 403, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem), (status = 413, body = Problem), (status = 507, body = Problem)))]
 pub(super) async fn upload(State(app): State<App>, Builds(shown): Builds, request: Request) -> Result<Response, Error> {
     let headers = request.headers().clone();
     let mut body = multipart::open(&app, request).await?;

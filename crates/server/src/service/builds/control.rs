@@ -2,7 +2,7 @@
 
 use baton_core::{Millis, State};
 use baton_proto::{CancelledBuild, SubmittedBuild};
-use baton_store::{Idempotency, Scope};
+use baton_store::{Idempotency, Scope, Verdict};
 
 use super::submit::{Wanted, take_in};
 use super::{Reader, logs, status_of, visible};
@@ -17,11 +17,11 @@ pub async fn cancel(app: &App, reader: &Reader<'_>, id: &str) -> Result<Cancelle
     app.metrics.cancel.calls.inc();
     app.metrics.cancel.runs.inc();
     let changes = app.store.cancel(vec![run], app.current().cancel_grace_ms as Millis).await?;
-    app.after().changed([run].into_iter(), &changes);
-    let outcome = settle(app, run, changes.verdicts[0]).await?;
-    if outcome.state == State::Cancelled {
+    if let Verdict::Done { state: State::Cancelled, .. } = changes.verdicts[0] {
         logs::note(app, run, "Build cancelled".into()).await;
     }
+    app.after().changed([run].into_iter(), &changes);
+    let outcome = settle(app, run, changes.verdicts[0]).await?;
     tell_holder(app, run, outcome).await?;
     Ok(CancelledBuild { success: true, status: status_of(outcome.state) })
 }

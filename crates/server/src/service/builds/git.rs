@@ -306,16 +306,16 @@ pub async fn result(app: &App, caller: &Caller, id: &str, result: GitResult) -> 
         }
     };
     crash::point("complete.written");
+    if let Verdict::Done { .. } = changes.verdicts[0] {
+        // Before anybody hears of the end: whoever follows the log reads until then.
+        match failed {
+            false => logs::note(app, lease.run, "Build completed successfully".into()).await,
+            true => logs::complain(app, lease.run, format!("Build failed: {}", error_of(&result))).await,
+        }
+    }
     app.after().changed([lease.run].into_iter(), &changes);
     match changes.verdicts[0] {
-        Verdict::Done { .. } => {
-            match failed {
-                false => logs::note(app, lease.run, "Build completed successfully".into()).await,
-                true => logs::complain(app, lease.run, format!("Build failed: {}", error_of(&result))).await,
-            }
-            read::again(app, &found).await
-        }
-        Verdict::Refused(baton_core::Refused::AlreadyDone) => read::again(app, &found).await,
+        Verdict::Done { .. } | Verdict::Refused(baton_core::Refused::AlreadyDone) => read::again(app, &found).await,
         Verdict::Refused(_) | Verdict::Unknown => Err(not_running(&find(app, id).await?)),
     }
 }

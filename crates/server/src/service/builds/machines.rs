@@ -198,7 +198,8 @@ pub(crate) async fn begun(app: &App, lease: baton_store::LeaseRef) -> Result<(),
 pub async fn certs(app: &App, proof: &Proof<'_>, id: &str) -> Result<bytes::Bytes, Error> {
     let (found, lease) = holder::lease(app, proof, id).await?;
     let certs = super::files::published(app, &found, baton_store::ArtifactKind::Certs).await?;
-    let certs = certs.ok_or(Error::NotFound { what: "file", id: "certs: the build was submitted without".into() })?;
+    let certs = certs
+        .ok_or(Error::NotFound { what: "file", id: "with certificates: the build was submitted without any".into() })?;
     let entry = baton_store::AuditEntry {
         actor: found.record.worker.map_or_else(|| "unknown".into(), |worker| worker.to_string()),
         action: "certs.read".into(),

@@ -248,14 +248,18 @@ pub async fn complete(app: &App, proof: &Proof<'_>, id: &str, received: Option<R
         Bytes::from(json!({"size": file.stored.size, "sha256": sum.to_string()}).to_string())
     });
     app.metrics.complete.calls.inc();
+    begun(app, &found, lease).await?;
     crash::point("complete.begun");
     let changes = app.store.complete(vec![Completion { lease, output }]).await?;
     crash::point("complete.written");
+    if let Verdict::Done { .. } = changes.verdicts[0] {
+        // Before anybody hears of the end: whoever follows the log reads until then.
+        logs::note(app, lease.run, "Build completed successfully".into()).await;
+    }
     app.after().changed([lease.run].into_iter(), &changes);
     match changes.verdicts[0] {
         Verdict::Done { .. } => {
             app.metrics.complete.runs.inc();
-            logs::note(app, lease.run, "Build completed successfully".into()).await;
             ended(app, &found, true).await;
             crash::point("complete.counted");
             Ok(())
@@ -290,10 +294,13 @@ pub async fn fail(app: &App, proof: &Proof<'_>, id: &str, error: &str) -> Result
     let failure =
         Failure { reason: Reason::Error, code: None, message: message(error), retryable: false, not_before: None };
     app.metrics.fail.calls.inc();
+    begun(app, &found, lease).await?;
     let changes = app.store.fail(vec![(lease, failure)], app.entropy.die()).await?;
+    if let Verdict::Done { .. } = changes.verdicts[0] {
+        logs::complain(app, lease.run, format!("Build failed: {}", message(error))).await;
+    }
     if settle(app, &found, lease, &changes).await? {
         app.metrics.fail.runs.inc();
-        logs::complain(app, lease.run, format!("Build failed: {}", message(error))).await;
         ended(app, &found, false).await;
     }
     Ok(())
@@ -318,6 +325,14 @@ async fn settle(app: &App, found: &Found, lease: LeaseRef, changes: &Changes) ->
         Verdict::Refused(_) | Verdict::Unknown => {
             Err(ended_or_lost(&super::find(app, &found.record.id.to_string()).await?))
         }
+    }
+}
+
+/// Whoever ends a build has worked on it, also where nothing was heard of that before.
+async fn begun(app: &App, found: &Found, lease: LeaseRef) -> Result<(), Error> {
+    match found.record.state {
+        State::Assigned => super::machines::begun(app, lease).await,
+        _ => Ok(()),
     }
 }
 

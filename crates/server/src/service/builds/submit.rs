@@ -61,10 +61,13 @@ fn check_platform(app: &App, platform: &str) -> Result<(), Error> {
     let settings = app.current();
     match platforms(&settings).any(|one| one == platform) {
         true => Ok(()),
-        false => Err(Error::Malformed(format!(
-            "platform must be one of {}, not {platform:?}",
-            platforms(&settings).collect::<Vec<_>>().join(", ")
-        ))),
+        false => {
+            let known = platforms(&settings).collect::<Vec<_>>().join(", ");
+            Err(Error::Malformed(match platform {
+                "" => format!("the field platform is missing: one of {known}"),
+                other => format!("platform must be one of {known}, not {other:?}"),
+            }))
+        }
     }
 }
 

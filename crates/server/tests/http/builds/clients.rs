@@ -174,6 +174,7 @@ async fn a_result_comes_in_any_order(on: On) {
         assert_eq!((uploaded.status, uploaded.json()["status"].clone()), (200, json!("success")), "{order:?}");
         let again = server.post_form("/api/workers/upload", &[], &parts).await;
         assert_eq!(again.status, 200, "the answer was lost: {order:?} {again:?}");
+        assert!(status(&server, &id).await["started_at"].is_i64(), "whoever ends it has begun it");
         let fetched = server.call("GET", &format!("/api/builds/{id}/download"), "").await;
         assert_eq!(fetched.body, b"the result".as_slice());
         assert!(fetched.header("content-disposition").contains("app.ipa"));

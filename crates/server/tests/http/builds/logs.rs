@@ -129,6 +129,7 @@ async fn a_stream_follows_until_the_build_has_ended(on: On) {
     until("first words").await;
     builder.upload(&server, &id, b"done").await;
     until("event: end").await;
+    assert!(seen.contains("Build completed successfully"), "{seen}");
     assert!(seen.contains("content-type: text/event-stream") && seen.contains("id: 3"), "{seen}");
 }
 
