@@ -28,7 +28,7 @@ pub const SETTINGS_KEY_ID: &str = "settings";
 
 /// Stands where the id of an API key would. No key has it: theirs are made of letters and digits
 /// that are drawn.
-const ANONYMOUS: &str = "anonymous";
+pub(crate) const ANONYMOUS: &str = "anonymous";
 
 /// Who is calling.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -85,11 +85,6 @@ impl Caller {
     /// Whoever shows nothing at all, where the setting `expo_legacy_auth` lets such workers in.
     pub fn anonymous() -> Caller {
         Caller { key_id: ANONYMOUS.into(), scopes: vec![Scope::Worker], namespace: Some(NAMESPACE_DEFAULT.into()) }
-    }
-
-    /// True for [`Caller::anonymous`].
-    pub fn is_anonymous(&self) -> bool {
-        self.key_id == ANONYMOUS
     }
 
     /// A worker that has proven who it is by other means than the API key it registered with.

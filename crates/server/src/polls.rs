@@ -68,8 +68,8 @@ fn next_pause_ms(polls: u32, span_ms: Millis, last_ms: u64, shortest_ms: u64) ->
 impl Polls {
     /// Counts a poll, or refuses it.
     pub fn admit(&self, who: &Poller, settings: &Settings, now: Millis) -> Result<(), Error> {
-        self.count(settings, now);
         if settings.build_polls_per_second == 0.0 {
+            self.count(settings, now);
             return Ok(());
         }
         let builders = f64::from(who.builders());
@@ -84,10 +84,15 @@ impl Polls {
         *bucket = left;
         match granted {
             0 => Err(Error::TooMany { retry_after_ms: rate::wait_ms(left, per_second, now).max(1) as u64 }),
-            _ => Ok(()),
+            _ => {
+                drop(buckets);
+                self.count(settings, now);
+                Ok(())
+            }
         }
     }
 
+    /// Counts a poll that was not refused: a loop that is must not slow down the others.
     fn count(&self, settings: &Settings, now: Millis) {
         let mut pace = self.pace.lock().expect("nobody panics while holding it");
         pace.polls = pace.polls.saturating_add(1);
@@ -178,6 +183,15 @@ mod tests {
         }
         polls.count(&settings, 1_010_001);
         assert!(polls.pause_ms(&settings) > 5_000, "{}", polls.pause_ms(&settings));
+    }
+
+    #[test]
+    fn polls_that_are_refused_slow_down_nobody_else() {
+        let (polls, settings) = (Polls::default(), Settings::default());
+        for number in 0..100_000 {
+            let _ = polls.admit(&builder(1), &settings, 1_000_000 + number / 10);
+        }
+        assert_eq!(polls.pause_ms(&settings), settings.build_poll_after_ms);
     }
 
     #[test]

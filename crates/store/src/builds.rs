@@ -47,6 +47,8 @@ pub trait Builds: Send + Sync {
 
     /// Notes a file that is about to be written. False when it is the result of a lease that is not the live one.
     async fn add_artifact(&self, artifact: NewArtifact) -> StoreResult<bool>;
+    /// Bytes of a file that is no lease's still come, so it is not old yet, however long it takes.
+    async fn touch_artifact(&self, id: Uuid) -> StoreResult<()>;
     /// Makes a draft that is all there the result of a lease. False when the lease is not the live
     /// one, or the draft has been given up or bound before: then nothing changes.
     async fn bind_draft(&self, id: Uuid, lease: LeaseRef) -> StoreResult<bool>;

@@ -137,27 +137,42 @@ impl<T: DeserializeOwned> FromRequest<App> for BatchJson<T> {
 /// them as no JSON at all.
 pub struct LogJson<T>(pub T);
 
-impl<T: DeserializeOwned> FromRequest<App> for LogJson<T> {
+impl<T: DeserializeOwned + Send + 'static> FromRequest<App> for LogJson<T> {
     type Rejection = Error;
 
     async fn from_request(request: Request, app: &App) -> Result<LogJson<T>, Error> {
         let bytes = read_bytes(request, app, app.settings.payload_batch_bytes_max()).await?;
-        let parsed = parse(&bytes).or_else(|error| match error {
-            Error::Malformed(_) => parse(&escape_controls(&bytes)),
-            other => Err(other),
-        });
-        parsed.map(LogJson).map_err(|error| match error {
-            Error::Invalid(_) => Error::Malformed(
-                "send {\"level\", \"message\"}, or many of them as {\"logs\": [...]}; each needs its message".into(),
-            ),
-            other => other,
-        })
+        // On another thread: a batch of lines may be large, and be read twice.
+        let parsed = tokio::task::spawn_blocking(move || parse_lines(&bytes)).await;
+        parsed.unwrap_or(Err(Error::Internal)).map(LogJson)
     }
 }
 
-/// The same JSON, with the control characters inside its strings written as JSON wants them.
-fn escape_controls(bytes: &[u8]) -> Vec<u8> {
-    let mut escaped = Vec::with_capacity(bytes.len() + 64);
+fn parse_lines<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
+    let parsed = parse(bytes).or_else(|error| match (error, escape_controls(bytes)) {
+        (Error::Malformed(_), Some(escaped)) => parse(&escaped),
+        (error, _) => Err(error),
+    });
+    parsed.map_err(|error| match error {
+        Error::Invalid(_) => Error::Malformed(
+            "send {\"level\", \"message\"}, or many of them as {\"logs\": [...]}; each needs its message".into(),
+        ),
+        other => other,
+    })
+}
+
+/// Most control characters that are escaped in one body: each takes six bytes instead of one.
+const CONTROLS_MAX: usize = 1_000_000;
+
+/// The same JSON, with the control characters inside its strings written as JSON wants them. `None`
+/// when there are none, or more than any program prints.
+fn escape_controls(bytes: &[u8]) -> Option<Vec<u8>> {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let controls = bytes.iter().filter(|byte| **byte < 0x20).count();
+    if !(1..=CONTROLS_MAX).contains(&controls) {
+        return None;
+    }
+    let mut escaped = Vec::with_capacity(bytes.len() + 6 * controls);
     let (mut in_string, mut after_backslash) = (false, false);
     for byte in bytes {
         match byte {
@@ -166,7 +181,8 @@ fn escape_controls(bytes: &[u8]) -> Vec<u8> {
                 if after_backslash {
                     escaped.push(b'\\');
                 }
-                escaped.extend_from_slice(format!("\\u{byte:04x}").as_bytes());
+                escaped.extend_from_slice(b"\\u00");
+                escaped.extend([DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
                 after_backslash = false;
                 continue;
             }
@@ -176,7 +192,7 @@ fn escape_controls(bytes: &[u8]) -> Vec<u8> {
         after_backslash = in_string && *byte == b'\\' && !after_backslash;
         escaped.push(*byte);
     }
-    escaped
+    Some(escaped)
 }
 
 async fn read<T: DeserializeOwned>(request: Request, app: &App, limit: usize) -> Result<T, Error> {

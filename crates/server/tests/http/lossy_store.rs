@@ -95,6 +95,7 @@ macro_rules! passing_builds_on {
 
 passing_builds_on! {
     fn take_build(run: RunId, worker: WorkerId) -> Option<LeaseRef>;
+    fn touch_artifact(id: Uuid) -> ();
     fn bind_draft(id: Uuid, lease: LeaseRef) -> bool;
     fn builds(runs: &[RunId]) -> Vec<Option<Build>>;
     fn count_builds(namespace: Option<&str>, since: Millis) -> BuildCounts;

@@ -30,6 +30,7 @@ statements! {
     FORGET_PAYLOADS = "forget_payloads.pg.sql";
     ADD_ARTIFACT = "add_artifact.pg.sql";
     BIND_DRAFT = "bind_draft.pg.sql";
+    TOUCH_ARTIFACT = "touch_artifact.pg.sql";
     TAKE_BUILD = "take_build.pg.sql";
     ADD_ATTEMPTS = "add_attempts.pg.sql";
     ADD_AUDIT = "add_audit.pg.sql";

@@ -131,6 +131,7 @@ statements! {
     HAS_LEFTOVERS = "has_leftovers.sqlite.sql";
     INSERT_ARTIFACT = "insert_artifact.sqlite.sql";
     BIND_DRAFT = "bind_draft.sqlite.sql";
+    TOUCH_ARTIFACT = "touch_artifact.sqlite.sql";
     TAKE_BUILD = "take_build.sqlite.sql";
     INSERT_BUILD = "insert_build.sqlite.sql";
     INSERT_BUILD_PROGRESS = "insert_build_progress.sqlite.sql";

@@ -37,6 +37,7 @@ contract!(
     a_file_is_taken_or_given_up_but_not_both,
     a_draft_becomes_the_result_of_a_live_lease_once,
     a_draft_that_nobody_binds_goes_when_it_is_old,
+    a_file_that_still_comes_is_not_old,
 );
 
 async fn a_result_is_only_begun_under_the_live_lease(rig: Rig) {
@@ -389,4 +390,24 @@ async fn a_draft_that_nobody_binds_goes_when_it_is_old(rig: Rig) {
     rig.clock.advance(1);
     assert_eq!(rig.orphan_ids(AGE).await, [draft]);
     assert!(!rig.store.bind_draft(draft, held).await.unwrap(), "it was given up");
+}
+
+async fn a_file_that_still_comes_is_not_old(rig: Rig) {
+    let lane = rig.lane("ios").await;
+    let (_, held) = rig.held_build(run(lane)).await;
+    let (draft, source) = (rig.begun_file(ArtifactOwner::Draft).await, rig.begun_file(ArtifactOwner::Source).await);
+    for _ in 0..3 {
+        rig.clock.advance(AGE);
+        rig.store.touch_artifact(draft).await.unwrap();
+        rig.store.touch_artifact(source).await.unwrap();
+        assert_eq!(rig.orphan_ids(AGE).await, NONE);
+    }
+    rig.clock.advance(AGE);
+    assert!(rig.store.artifact_stored(draft, SIZE, SHA256).await.unwrap());
+    rig.clock.advance(AGE);
+    assert_eq!(rig.orphan_ids(AGE).await, [source], "the other one has only just been stored");
+    rig.store.touch_artifact(source).await.unwrap();
+    rig.store.touch_artifact(uuid()).await.unwrap();
+    assert_eq!(rig.orphan_ids(AGE).await, [source], "what was given up stays so");
+    assert!(rig.store.bind_draft(draft, held).await.unwrap());
 }

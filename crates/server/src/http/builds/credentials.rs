@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
-use baton_core::token;
+use baton_core::{RunId, token};
 use baton_proto::{BUILD_TOKEN_HEADER, LEASE_HEADER, MACHINE_TOKEN_HEADER, WORKER_ID_HEADER, WORKER_TOKEN_HEADER};
 use http::request::Parts;
 
@@ -49,8 +49,11 @@ impl FromRequestParts<App> for Shown {
                 [&shown.build, &shown.worker, &shown.machine, &shown.lease].into_iter().any(Option::is_some);
             shown.caller = match Auth::from_request_parts(parts, app).await {
                 Ok(Auth(caller)) => Some(caller),
-                // A wrong key spoils no token, which is checked where it is used.
-                Err(Error::BadCredential(_)) if has_token => None,
+                // A wrong key spoils no token, which is checked where it is used. But whoever shows one is not nobody.
+                Err(Error::BadCredential(_)) if has_token => {
+                    shown.anonymous = None;
+                    None
+                }
                 Err(other) => return Err(other),
             };
         }
@@ -67,16 +70,39 @@ impl FromRequestParts<App> for Builds {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Builds, Error> {
         let shown = Shown::from_request_parts(parts, app).await?;
-        if let Some(token) = &shown.worker
-            && shown.caller.is_none()
-            && token::open_builder(&app.secret, token).is_none()
-        {
-            return Err(Error::TokenExpired("X-Worker-Token is no token of this server; register again".into()));
-        }
-        if shown.machine.is_none() && shown.lease.is_none() && shown.worker.is_none() {
-            shown.worker_caller()?;
+        let run = parts.uri.path().strip_prefix("/api/builds/").and_then(|rest| rest.split('/').next()?.parse().ok());
+        match (&shown.machine, &shown.lease, &shown.worker) {
+            (Some(token), _, _) => check_machine(app, run, token)?,
+            (None, Some(token), _) => check_lease(app, run, token)?,
+            (None, None, Some(token))
+                if shown.caller.is_none() && token::open_builder(&app.secret, token).is_none() =>
+            {
+                return Err(Error::TokenExpired("X-Worker-Token is no token of this server; register again".into()));
+            }
+            (None, None, Some(_)) => {}
+            (None, None, None) => {
+                shown.worker_caller()?;
+            }
         }
         Ok(Builds(shown))
+    }
+}
+
+/// Refuses a token that no machine of this build can have. Whether its lease lives is for the store to say.
+fn check_machine(app: &App, run: Option<RunId>, shown: &str) -> Result<(), Error> {
+    let is_ours = |run| {
+        token::open_machine(&app.secret, run, shown).is_some() || token::open_beat(&app.secret, run, shown).is_some()
+    };
+    match run.is_some_and(is_ours) {
+        true => Ok(()),
+        false => Err(Error::BadCredential("X-VM-Token is not a token of this build's machine".into())),
+    }
+}
+
+fn check_lease(app: &App, run: Option<RunId>, shown: &str) -> Result<(), Error> {
+    match run.is_some_and(|run| token::open_lease(&app.secret, run, shown).is_some()) {
+        true => Ok(()),
+        false => Err(Error::Forbidden("X-Lease is not a lease of this build".into())),
     }
 }
 
@@ -104,8 +130,9 @@ impl Shown {
     }
 
     /// True when workers without any credential are let in, and this one has shown none.
-    pub(super) fn is_anonymous(&self) -> bool {
-        self.caller.is_none() && self.anonymous.is_some()
+    pub(super) fn shows_nothing(&self) -> bool {
+        let tokens = [&self.worker, &self.machine, &self.lease];
+        self.caller.is_none() && self.anonymous.is_some() && tokens.into_iter().all(Option::is_none)
     }
 
     /// Whoever submitted the build, or has a key.

@@ -98,9 +98,9 @@ async fn noted(app: &App) -> Result<Response, Error> {
     responses((status = 200, body = MachineView), (status = 404, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn status(State(app): State<App>, shown: Shown, Path(id): Path<String>) -> Result<Response, Error> {
     let watcher = match (shown.proof(None), &shown.caller) {
+        _ if shown.shows_nothing() => Watcher::Anybody,
         (Ok(proof), _) => Watcher::Holder(proof),
         (Err(_), Some(caller)) => Watcher::Key(caller),
-        (Err(_), None) if shown.is_anonymous() => Watcher::Anybody,
         (Err(error), None) => return Err(error),
     };
     let (machine, vm_token) = machines::status(&app, &watcher, &id).await?;
@@ -167,7 +167,12 @@ pub(super) async fn telemetry(
     Json(said): Json<Value>,
 ) -> Result<Response, Error> {
     let event = said.get("type").and_then(Value::as_str);
-    machines::measured(&app, &shown.proof(None)?, &id, measurement(&said), event).await?;
+    // The monitors of existing workers name the worker, and show nothing.
+    let watcher = match (&shown.worker_id, shown.shows_nothing()) {
+        (Some(name), true) => Watcher::Monitor(name),
+        _ => Watcher::Holder(shown.proof(None)?),
+    };
+    machines::measured(&app, &watcher, &id, measurement(&said), event).await?;
     noted(&app).await
 }
 
@@ -253,8 +258,12 @@ async fn done(
     query: &ArtifactQuery,
     received: Received,
 ) -> Result<Response, Error> {
-    if query.complete.unwrap_or(true) {
-        results::complete(app, proof, id, Some(received)).await?;
+    match (query.complete.unwrap_or(true), received) {
+        (true, received) => results::complete(app, proof, id, Some(received)).await?,
+        (false, Received::Draft(draft)) => {
+            results::bind(app, proof, id, draft).await?;
+        }
+        (false, Received::New(_) | Received::Known) => {}
     }
     Ok(ok(&Done::YES))
 }

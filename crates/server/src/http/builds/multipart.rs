@@ -33,8 +33,10 @@ pub(super) fn check_length(headers: &HeaderMap, bytes_max: u64) -> Result<(), Er
 
 /// The body of a request, which has to be a multipart one.
 pub(super) async fn open(app: &App, request: Request) -> Result<Multipart, Error> {
-    check_length(request.headers(), app.settings.artifact_bytes_max.saturating_add(FORM_BYTES_MAX))?;
-    let request = request.map(|body| Body::from_stream(one_at_a_time(body.into_data_stream())));
+    let bytes_max = app.settings.artifact_bytes_max.saturating_add(FORM_BYTES_MAX);
+    check_length(request.headers(), bytes_max)?;
+    let request =
+        request.map(|body| Body::from_stream(no_more_than(bytes_max, one_at_a_time(body.into_data_stream()))));
     Multipart::from_request(request, app).await.map_err(|rejection| {
         Error::Malformed(format!("the body must be multipart/form-data: {}", rejection.body_text()))
     })
@@ -54,6 +56,19 @@ fn one_at_a_time<S: Stream + Send + Unpin + 'static>(mut stream: S) -> impl Stre
         let next = stream.poll_next_unpin(context);
         rests = matches!(next, Poll::Ready(Some(_)));
         next
+    })
+}
+
+/// The same bytes, and an error once there are more: a body need not say how long it is.
+fn no_more_than<E: Into<axum::BoxError>>(
+    bytes_max: u64,
+    stream: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
+) -> impl Stream<Item = Result<Bytes, axum::BoxError>> + Send + 'static {
+    let mut left = bytes_max;
+    stream.map(move |chunk| {
+        let chunk = chunk.map_err(Into::into)?;
+        left = left.checked_sub(chunk.len() as u64).ok_or("the body is larger than allowed")?;
+        Ok(chunk)
     })
 }
 

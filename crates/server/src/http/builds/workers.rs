@@ -18,6 +18,7 @@ use super::multipart;
 use crate::artifacts::{Terms, announced};
 use crate::service::builds::files::File;
 use crate::service::builds::holder::Proof;
+use crate::service::builds::results::Received;
 use crate::service::builds::{builders, results};
 use crate::{App, Error};
 
@@ -185,7 +186,7 @@ struct Upload {
     about: About,
     success: Option<bool>,
     /// The file, if the fields before it said which build it came out of.
-    received: Option<results::Received>,
+    received: Option<Received>,
     /// The file, if they did not.
     draft: Option<File>,
 }
@@ -237,8 +238,10 @@ impl Upload {
         let proof = shown.proof(self.about.worker_id.as_deref());
         match (self.about.build_id.as_deref(), proof) {
             (Some(build_id), Ok(proof)) => {
-                let received = results::receive(app, &proof, build_id, file_name.as_deref(), terms, source).await?;
-                self.received = Some(received);
+                match results::receive(app, &proof, build_id, file_name.as_deref(), terms, source).await? {
+                    Received::Draft(draft) => self.draft = Some(draft),
+                    received => self.received = Some(received),
+                }
             }
             // The key is good, and a later field may name the worker.
             (_, proof) => {

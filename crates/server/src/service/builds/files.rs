@@ -1,5 +1,7 @@
 //! Files of builds: noted in the store, then written, then noted as complete. Whatever is cut off in between is found and removed.
 
+use std::time::{Duration, Instant};
+
 use baton_core::Epoch;
 use baton_store::{Artifact, ArtifactKind, ArtifactOwner, NewArtifact, StoreError};
 use futures_util::future::BoxFuture;
@@ -57,11 +59,17 @@ pub enum TooLate<'a> {
 
 /// Takes a file in, all of it or nothing.
 pub async fn take_in<'a>(app: &'a App, new: NewFile<'_>, source: Source<'a>) -> Result<File, Error> {
-    let source = match new.owner.kind() {
+    let kind = new.owner.kind();
+    let source = match kind {
         ArtifactKind::Certs => source,
         ArtifactKind::Source | ArtifactKind::Result | ArtifactKind::Draft => not_empty(source).await?,
     };
-    take_in_time(app, new, source).await?.map_err(|_| Error::LeaseLost)
+    take_in_time(app, new, source).await?.map_err(|_| match kind {
+        ArtifactKind::Result => Error::LeaseLost,
+        ArtifactKind::Source | ArtifactKind::Certs | ArtifactKind::Draft => {
+            Error::Conflict("the file was given up because nothing of it came for too long; send it again".into())
+        }
+    })
 }
 
 /// As [`take_in`], for a file that may come too late: whoever sent it wants to know what became of its build.
@@ -72,7 +80,10 @@ pub async fn take_in_time<'a>(
 ) -> Result<Result<File, TooLate<'a>>, Error> {
     let kind = new.owner.kind();
     let id = fresh_id(app);
-    let mut unread = Some(source);
+    let mut unread = Some(match kind {
+        ArtifactKind::Result => source,
+        ArtifactKind::Source | ArtifactKind::Certs | ArtifactKind::Draft => young_while(app, id, source),
+    });
     let kept = keep(app, id, &new, |path, terms| {
         let source = unread.take().unwrap_or_else(|| stream::empty().boxed());
         async move {
@@ -107,6 +118,27 @@ pub async fn take_in_time<'a>(
         Err(NotKept::LeaseOver) => Ok(Err(TooLate::Unread(unread.unwrap_or_else(|| stream::empty().boxed())))),
         Err(NotKept::Refused(error)) => Err(error),
     }
+}
+
+/// The same file. The collector takes what nobody has taken when it is old, and this one is not as
+/// long as it comes.
+fn young_while<'a>(app: &'a App, id: Uuid, source: Source<'a>) -> Source<'a> {
+    let often = Duration::from_millis(app.settings.collect_age_ms / 8);
+    let mut touched = Instant::now();
+    source
+        .then(move |chunk| {
+            let is_due = touched.elapsed() >= often;
+            if is_due {
+                touched = Instant::now();
+            }
+            async move {
+                if is_due && let Err(error) = app.store.touch_artifact(id).await {
+                    tracing::debug!(%error, "a file that still comes was not noted as such");
+                }
+                chunk
+            }
+        })
+        .boxed()
 }
 
 /// The same file, of which the first byte is there. One without any was never meant to be a source or a result.

@@ -5,7 +5,7 @@ use baton_proto::NAMESPACE_DEFAULT;
 use baton_store::{Builder, LeaseRef, Scope, TokenAnswer};
 
 use super::{Found, find, namespace_of, no_build};
-use crate::auth::Caller;
+use crate::auth::{ANONYMOUS, Caller};
 use crate::service::audit;
 use crate::{App, Error};
 
@@ -45,6 +45,10 @@ pub(crate) async fn token_shown(
         caller.may_act_for(name, known.key_id.as_deref(), &known.namespace)?;
     }
     match app.store.token_shown(worker, number, rotate).await? {
+        TokenAnswer::Good { builder, .. } if is_shut_out(app, &builder) => Err(Error::TokenExpired(format!(
+            "the worker {} registered without a credential, and expo_legacy_auth is off; register with an API key",
+            builder.name_id
+        ))),
         TokenAnswer::Good { builder, next } => {
             if let Some(caller) = caller {
                 caller.may_act_for(&builder.name_id, builder.key_id.as_deref(), &builder.namespace)?;
@@ -66,18 +70,27 @@ pub(crate) async fn token_shown(
     }
 }
 
-/// The builder with this name, for the API key it registered with; or for anybody, where workers
-/// without a credential are let in.
+/// The builder with this name, for the API key it registered with. Where workers without a credential
+/// are let in, one that registered so is there for anybody.
 pub(crate) async fn builder_by_name(app: &App, caller: &Caller, name_id: &str) -> Result<Builder, Error> {
     caller.has(Scope::Worker)?;
+    // No builder can have such a name, and PostgreSQL refuses it in every text.
+    if name_id.contains('\0') {
+        return Err(Error::no_worker(name_id.replace('\0', "")));
+    }
     let builder = app.store.builder(namespace_of(caller), name_id).await?.ok_or_else(|| Error::no_worker(name_id))?;
-    if builder.key_id.as_deref() != Some(caller.key_id.as_str()) && !caller.is_anonymous() {
+    if builder.key_id.as_deref() != Some(caller.key_id.as_str()) {
         return Err(Error::Forbidden(format!("the worker {name_id} registered with another API key")));
     }
     match builder.revoked_at {
         Some(_) => Err(Error::TokenExpired("the worker was revoked; register again".into())),
         None => Ok(builder),
     }
+}
+
+/// Whether a builder came in without a credential that would not come in now.
+fn is_shut_out(app: &App, builder: &Builder) -> bool {
+    builder.key_id.as_deref() == Some(ANONYMOUS) && !app.current().expo_legacy_auth
 }
 
 /// The builder that a proof names. An unknown name is no credential.

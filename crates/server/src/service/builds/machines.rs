@@ -2,7 +2,7 @@
 //! the lease.
 
 use baton_core::{Millis, RunId, State, token};
-use baton_proto::Time;
+use baton_proto::{NAMESPACE_DEFAULT, Time};
 use baton_store::{LeaseRef, Machine, Measured, NewMeasurement, OtpAnswer, Scope};
 
 use super::holder::{self, Proof};
@@ -121,26 +121,14 @@ pub enum Watcher<'a> {
     Key(&'a Caller),
     /// Somebody without a credential, where a setting lets them in.
     Anybody,
+    /// The same, who names the builder that holds the build.
+    Monitor(&'a str),
 }
 
 /// The machine of a build's lease, and a token for its heartbeats once it is ready. Whoever waits
 /// for a machine lives.
 pub async fn status(app: &App, watcher: &Watcher<'_>, id: &str) -> Result<(Machine, Option<String>), Error> {
-    let (found, lease) = match watcher {
-        Watcher::Holder(proof) => holder::known_lease(app, proof, id).await?,
-        Watcher::Key(_) | Watcher::Anybody => {
-            let found = find(app, id).await?;
-            if let Watcher::Key(caller) = watcher {
-                caller.has(Scope::Worker)?;
-                // Whoever has a key of another namespace is told nothing of this one.
-                if !caller.sees(&found.build.submitted.namespace) {
-                    return Err(no_build(id));
-                }
-            }
-            let lease = LeaseRef { run: found.record.id, epoch: found.record.epoch };
-            (found, lease)
-        }
-    };
+    let (found, lease) = watched(app, watcher, id).await?;
     let is_live = found.record.state.is_held() && found.record.epoch == lease.epoch;
     if let Some(worker) = found.record.worker.filter(|_| is_live) {
         heard_of(app, worker).await?;
@@ -150,16 +138,47 @@ pub async fn status(app: &App, watcher: &Watcher<'_>, id: &str) -> Result<(Machi
     Ok((machine, is_ready.then(|| token::beat(&app.secret, lease.run, lease.epoch))))
 }
 
+/// The build that somebody watches, and its lease.
+async fn watched(app: &App, watcher: &Watcher<'_>, id: &str) -> Result<(Found, LeaseRef), Error> {
+    if let Watcher::Holder(proof) = watcher {
+        return holder::known_lease(app, proof, id).await;
+    }
+    let found = find(app, id).await?;
+    let namespace = &found.build.submitted.namespace;
+    // Whoever has no business in a namespace is told nothing of it.
+    let is_seen = match watcher {
+        Watcher::Key(caller) => {
+            caller.has(Scope::Worker)?;
+            caller.sees(namespace)
+        }
+        Watcher::Holder(_) | Watcher::Anybody | Watcher::Monitor(_) => namespace == NAMESPACE_DEFAULT,
+    };
+    if !is_seen {
+        return Err(no_build(id));
+    }
+    if let Watcher::Monitor(name) = watcher {
+        let builder = app.store.builder(NAMESPACE_DEFAULT, name).await?;
+        if builder.is_none_or(|builder| found.record.worker != Some(builder.worker)) {
+            return Err(Error::Forbidden(format!("the worker {name:?} does not have this build")));
+        }
+    }
+    let lease = LeaseRef { run: found.record.id, epoch: found.record.epoch };
+    Ok((found, lease))
+}
+
 /// Keeps a measurement, which is a sign of life. One that cannot be true is left out. An event that
 /// is more than a measurement goes into the log by its name.
 pub async fn measured(
     app: &App,
-    proof: &Proof<'_>,
+    watcher: &Watcher<'_>,
     id: &str,
     new: NewMeasurement,
     event: Option<&str>,
 ) -> Result<(), Error> {
-    let (found, lease) = holder::lease(app, proof, id).await?;
+    let (found, lease) = watched(app, watcher, id).await?;
+    if !found.record.state.is_held() || found.record.epoch != lease.epoch {
+        return Err(holder::ended_or_lost(&found));
+    }
     if let Some(worker) = found.record.worker {
         heard_of(app, worker).await?;
     }

@@ -67,13 +67,19 @@ pub(crate) async fn visible(app: &App, reader: &Reader<'_>, scope: Scope, id: &s
         Reader::Key(caller) => {
             caller.has(scope)?;
             let found = find(app, id).await?;
-            caller.may(scope, &found.build.submitted.namespace)?;
-            Ok(found)
+            // Whoever has a key of another namespace is told nothing of this one.
+            match caller.sees(&found.build.submitted.namespace) {
+                true => Ok(found),
+                false => Err(no_build(id)),
+            }
         }
-        Reader::KeyOrToken(caller, _) if caller.has(scope).is_ok() => {
-            Box::pin(visible(app, &Reader::Key(caller), scope, id)).await
-        }
-        Reader::Token(shown) | Reader::KeyOrToken(_, shown) => {
+        Reader::KeyOrToken(caller, shown) => match Box::pin(visible(app, &Reader::Key(caller), scope, id)).await {
+            Err(Error::Forbidden(_) | Error::NotFound { .. }) => {
+                Box::pin(visible(app, &Reader::Token(shown), scope, id)).await
+            }
+            other => other,
+        },
+        Reader::Token(shown) => {
             let run = run_id(id).map_err(|_| wrong_token())?;
             if !token::is_build(&app.secret, run, shown) {
                 return Err(wrong_token());

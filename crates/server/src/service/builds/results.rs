@@ -1,7 +1,9 @@
 //! How a build ends: with a file, with an error, or back in its queue.
 
 use baton_core::{Epoch, Failure, Reason, State, WorkerId};
-use baton_store::{ArtifactKind, ArtifactOwner, Builder, Changes, Completion, LeaseRef, Scope, Verdict};
+use baton_store::{
+    ArtifactKind, ArtifactOwner, BuildSource, Builder, Changes, Completion, LeaseRef, Scope, Verdict, WorkerStatus,
+};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::json;
@@ -22,6 +24,8 @@ pub enum Received {
     New(File),
     /// The build was completed with these very bytes before.
     Known,
+    /// It is stored, and belongs to nobody: the build was never handed out. See [`bind`].
+    Draft(File),
 }
 
 /// Whoever sends a file before saying what it came out of: the namespace of the builder that is
@@ -34,7 +38,12 @@ async fn sender(
     match (proof, caller) {
         (Ok(proof @ (Proof::BuilderToken(..) | Proof::BuilderName(..))), _) => {
             let builder = holder::builder(app, &proof).await?;
-            Ok((builder.namespace, Some(builder.worker)))
+            // One that is gone has no build that its file could be of.
+            let worker = app.store.worker(builder.worker).await?;
+            match worker.is_none_or(|worker| worker.status == WorkerStatus::Offline) {
+                true => Err(Error::WorkerOffline),
+                false => Ok((builder.namespace, Some(builder.worker))),
+            }
         }
         (Ok(Proof::Machine(_) | Proof::Lease(_)), _) => Err(Error::Malformed(
             "the field build_id must come before the file where a build's own token is shown".into(),
@@ -71,7 +80,17 @@ pub async fn draft(
     source: Source<'_>,
 ) -> Result<File, Error> {
     let (namespace, worker) = sender(app, caller, proof).await?;
-    let new = NewFile { namespace: &namespace, owner: ArtifactOwner::Draft, name, terms };
+    store_draft(app, (&namespace, worker), name, terms, source).await
+}
+
+async fn store_draft(
+    app: &App,
+    (namespace, worker): (&str, Option<WorkerId>),
+    name: Option<&str>,
+    terms: Terms,
+    source: Source<'_>,
+) -> Result<File, Error> {
+    let new = NewFile { namespace, owner: ArtifactOwner::Draft, name, terms };
     let source = match worker {
         Some(worker) => alive_while(app, worker, source),
         None => source,
@@ -112,27 +131,52 @@ async fn bind_if_held(app: &App, proof: &Proof<'_>, id: &str, draft: &File) -> R
 /// builder that reports its end, if it could have been handed it: existing clients work on builds
 /// that they were told of by other means than a poll.
 async fn ending_lease(app: &App, proof: &Proof<'_>, id: &str) -> Result<(Found, LeaseRef), Error> {
+    let (builder, found) = match held_or_untouched(app, proof, id).await? {
+        Reach::Lease(found, lease) => return Ok((found, lease)),
+        Reach::Untouched(builder, found) => (builder, found),
+    };
+    let taken = app.store.take_build(found.record.id, builder.worker).await?;
+    // Somebody may have been handed it meanwhile.
+    let found = super::find(app, id).await?;
+    match taken {
+        Some(lease) => Ok((found, lease)),
+        None => holder::lease_of(&builder, found),
+    }
+}
+
+/// What somebody has of a build whose end it reports.
+enum Reach {
+    /// The lease that is or was its own.
+    Lease(Found, LeaseRef),
+    /// Nothing yet: nobody was ever handed the build, and this builder could have been.
+    Untouched(Builder, Found),
+}
+
+async fn held_or_untouched(app: &App, proof: &Proof<'_>, id: &str) -> Result<Reach, Error> {
     let builder = match proof {
         Proof::BuilderToken(..) | Proof::BuilderName(..) => holder::builder(app, proof).await?,
-        Proof::Machine(_) | Proof::Lease(_) => return holder::known_lease(app, proof, id).await,
+        Proof::Machine(_) | Proof::Lease(_) => {
+            let (found, lease) = holder::known_lease(app, proof, id).await?;
+            return Ok(Reach::Lease(found, lease));
+        }
     };
     let found = super::find(app, id).await?;
     let is_untouched = found.record.state == State::Pending && found.record.epoch == Epoch(0);
-    if is_untouched && could_build(app, &builder, &found).await? {
-        let taken = app.store.take_build(found.record.id, builder.worker).await?;
-        // Somebody may have been handed it meanwhile.
-        let found = super::find(app, id).await?;
-        return match taken {
-            Some(lease) => Ok((found, lease)),
-            None => holder::lease_of(&builder, found),
-        };
+    if is_untouched && could_build(app, proof, &builder, &found).await? {
+        return Ok(Reach::Untouched(builder, found));
     }
-    holder::lease_of(&builder, found)
+    let (found, lease) = holder::lease_of(&builder, found)?;
+    Ok(Reach::Lease(found, lease))
 }
 
 /// Whether a poll of this builder could have brought this build.
-async fn could_build(app: &App, builder: &Builder, found: &Found) -> Result<bool, Error> {
+async fn could_build(app: &App, proof: &Proof<'_>, builder: &Builder, found: &Found) -> Result<bool, Error> {
     let submitted = &found.build.submitted;
+    let is_from_files = matches!(submitted.source, BuildSource::Files { .. });
+    let has_expired = matches!(proof, Proof::BuilderToken(..)) && app.time.now().await? > builder.token_until;
+    if !is_from_files || has_expired {
+        return Ok(false);
+    }
     let known = app.workers.get(builder.worker).await?;
     Ok(known.is_some_and(|known| known.namespace == submitted.namespace && known.types.contains(&submitted.platform)))
 }
@@ -146,7 +190,14 @@ pub async fn receive(
     terms: Terms,
     source: Source<'_>,
 ) -> Result<Received, Error> {
-    let (found, lease) = ending_lease(app, proof, id).await?;
+    let (found, lease) = match held_or_untouched(app, proof, id).await? {
+        Reach::Lease(found, lease) => (found, lease),
+        // It is taken when it ends, and not by a file that may never be whole.
+        Reach::Untouched(builder, _) => {
+            let sender = (builder.namespace.as_str(), Some(builder.worker));
+            return store_draft(app, sender, name, terms, source).await.map(Received::Draft);
+        }
+    };
     let source = files::not_empty(source).await?;
     if is_completed_by(&found, lease) {
         return compare(app, &found, source).await;
@@ -237,10 +288,14 @@ async fn same(app: &App, found: &Found, sum: Sha256Sum) -> Result<Received, Erro
 
 /// Completes a build, with the file that came out of it if there is one.
 pub async fn complete(app: &App, proof: &Proof<'_>, id: &str, received: Option<Received>) -> Result<(), Error> {
+    let received = match received {
+        Some(Received::Draft(draft)) => Some(bind(app, proof, id, draft).await?),
+        other => other,
+    };
     let (found, lease) = ending_lease(app, proof, id).await?;
     let file = match received {
         Some(Received::Known) => return Ok(()),
-        Some(Received::New(file)) => Some(file),
+        Some(Received::New(file) | Received::Draft(file)) => Some(file),
         None => None,
     };
     let output = file.map(|file| {

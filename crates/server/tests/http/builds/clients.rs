@@ -28,6 +28,10 @@ on_both!(
     downloads_before_the_end_are_refused,
     the_key_counts_where_both_are_shown,
     a_worker_is_shown_as_people_think_of_it,
+    an_upload_that_fails_takes_no_build,
+    nobody_is_read_who_has_not_shown_a_token_of_the_build,
+    a_worker_that_is_gone_stores_nothing,
+    other_tenants_are_not_named,
 );
 
 async fn status(server: &Server, id: &str) -> Value {
@@ -461,4 +465,66 @@ async fn a_worker_is_shown_as_people_think_of_it(on: On) {
     assert_eq!(stats().await["status"], "building");
     server.post_with("/api/workers/unregister", &[(API_KEY_HEADER, KEY)], json!({"worker_id": builder.id})).await;
     assert_eq!((stats().await["status"].clone(), stats().await["uptime"].clone()), (json!("offline"), json!("0s")));
+}
+
+async fn an_upload_that_fails_takes_no_build(on: On) {
+    let server = Server::start(on).await;
+    let (id, _) = server.submit_build().await;
+    let mut builder = server.builder("one").await;
+    let headers = [("x-worker-token", builder.token.as_str())];
+    let build: Part<'_> = ("build_id", None, id.as_bytes());
+    for parts in [
+        &[build, ("success", None, b"true"), ("result", Some("a.ipa"), b"")][..],
+        &[build, ("result", Some("a.ipa"), b"no word about success")],
+    ] {
+        assert_eq!(server.post_form("/api/workers/upload", &headers, parts).await.status, 400);
+        assert_eq!((server.build_status(&id).await.as_str(), server.stored_files().len()), ("pending", 1));
+    }
+    assert_eq!(builder.poll(&server).await["id"], id, "it is there for whoever polls");
+}
+
+async fn nobody_is_read_who_has_not_shown_a_token_of_the_build(on: On) {
+    let server = Server::start(on).await;
+    let (id, builder) = server.held_build().await;
+    let (other, _) = server.submit_build().await;
+    let machine = machine(&server, &id, &builder).await;
+    for token in [("x-vm-token", "x"), ("x-lease", "x"), ("x-vm-token", machine.as_str())] {
+        for path in [format!("/api/builds/{other}/logs"), "/api/workers/fail".to_owned()] {
+            // Nothing comes after the head: whoever waits for the body waits for ever.
+            let head =
+                format!("POST {path} HTTP/1.1\r\nhost: x\r\n{}: {}\r\ncontent-length: 1000\r\n\r\n", token.0, token.1);
+            let mut stream = server.connect().await;
+            let answer = crate::harness::talk(&mut stream, head.as_bytes()).await;
+            assert!(answer.starts_with("HTTP/1.1 403"), "{path} {token:?}: {answer}");
+        }
+    }
+    let nul = json!({"build_id": id, "worker_id": "a\0b"});
+    assert_eq!(
+        server.post_with("/api/workers/heartbeat", &[(API_KEY_HEADER, KEY)], nul).await.refusal(),
+        "403 forbidden"
+    );
+}
+
+async fn a_worker_that_is_gone_stores_nothing(on: On) {
+    let server = Server::start(on).await;
+    let builder = server.builder("one").await;
+    server.post_with("/api/workers/unregister", &builder.headers(), json!({})).await;
+    let parts: [Part<'_>; 2] = [("result", Some("a.ipa"), b"late"), ("success", None, b"true")];
+    let refused = server.post_bare_form("/api/workers/upload", &[("x-worker-token", &builder.token)], &parts).await;
+    assert_eq!((refused.refusal().as_str(), server.stored_files().len()), ("409 worker_offline", 0));
+}
+
+async fn other_tenants_are_not_named(on: On) {
+    let server = Server::start(on).await;
+    let wanted = json!({"name": "x", "scopes": ["submit", "worker"], "namespace": "beta"});
+    server.call("POST", "/api/v1/namespaces", json!({"name": "beta"}).to_string()).await;
+    let key = text(&server.call("POST", "/api/v1/keys", wanted.to_string()).await.json()["key"]);
+    let (id, token) = server.submit_build().await;
+    let foreign = [(API_KEY_HEADER, key.as_str())];
+    for path in ["", "/status", "/logs", "/download", "/telemetry", "/vm-status"] {
+        let refused = server.get_with(&format!("/api/builds/{id}{path}"), &foreign).await;
+        assert_eq!(refused.status, 404, "{path}: {refused:?}");
+    }
+    let both = [(API_KEY_HEADER, key.as_str()), ("x-build-token", token.as_str())];
+    assert_eq!(server.get_with(&format!("/api/builds/{id}/status"), &both).await.status, 200, "the token is good");
 }

@@ -131,8 +131,35 @@ async fn an_id_alone_is_enough_only_where_a_setting_says_so(on: On) {
     assert_eq!(open.get_with(&format!("/api/builds/{id}/source"), &headers).await.status, 200);
     let waited = open.get_with(&format!("/api/builds/{id}/vm-status"), &[]).await;
     assert_eq!((waited.status, waited.json()["vm_ready"].clone()), (200, json!(false)));
+    // One that registered with a key is nobody else's, but for measurements.
+    let (held, keyed) = open.held_build().await;
+    let named = [("x-worker-id", keyed.id.as_str())];
+    for path in ["source", "certs", "certs-secure"] {
+        assert_eq!(open.get_with(&format!("/api/builds/{held}/{path}"), &named).await.status, 403, "{path}");
+    }
+    let path = format!("/api/workers/poll?worker_id={}", keyed.id);
+    assert_eq!(open.get_with(&path, &[]).await.refusal(), "403 forbidden", "nor is its token");
+    let gone = open.post_with("/api/workers/unregister", &[], json!({"worker_id": keyed.id})).await;
+    assert_eq!(gone.refusal(), "403 forbidden");
+    let event = json!({"type": "cpu_snapshot", "data": {"cpu_percent": 1}});
+    assert_eq!(open.post_with(&format!("/api/builds/{held}/telemetry"), &named, event.clone()).await.status, 200);
+    assert_eq!(
+        open.post_with(&format!("/api/builds/{id}/telemetry"), &named, event).await.status,
+        403,
+        "not its build"
+    );
+    let sneaky = [(API_KEY_HEADER, "no key of ours"), ("x-vm-token", "x")];
+    assert_eq!(
+        open.post_with("/api/workers/register", &sneaky, json!({"name": "m", "capabilities": {}})).await.status,
+        401
+    );
     for (method, path) in [("GET", "/api/builds".to_owned()), ("POST", format!("/api/builds/{id}/cancel"))] {
         let refused = open.with_headers(method, &path, &[], "").await;
         assert_eq!(refused.status, 401, "{path}: workers are let in, and nobody else");
     }
+    // Whoever came in through the setting goes with it.
+    let token = text(&registered.json()["access_token"]);
+    assert_eq!(open.get_with("/api/workers/poll", &[("x-worker-token", &token)]).await.status, 200);
+    open.set("expo_legacy_auth", json!(false)).await;
+    assert_eq!(open.get_with("/api/workers/poll", &[("x-worker-token", &token)]).await.refusal(), "401 token_expired");
 }

@@ -22,12 +22,18 @@ impl PostgresStore {
         self.is_true(sql::ADD_ARTIFACT, params![now, id, namespace, run, kind, epoch, name, path]).await
     }
 
+    pub(super) async fn refresh_artifact(&self, id: Uuid) -> Outcome<()> {
+        self.database.query(sql::TOUCH_ARTIFACT, params![self.database.fixed_now(), id]).await?;
+        Ok(())
+    }
+
     pub(super) async fn bind_result(&self, id: Uuid, lease: LeaseRef) -> Outcome<bool> {
         self.is_true(sql::BIND_DRAFT, params![id, lease.run.0, lease.epoch.0 as i32]).await
     }
 
     pub(super) async fn store_artifact(&self, id: Uuid, size: u64, sha256: &[u8; 32]) -> Outcome<bool> {
-        self.is_true(sql::STORE_ARTIFACT, params![id, signed(size), sha256.as_slice()]).await
+        let now = self.database.fixed_now();
+        self.is_true(sql::STORE_ARTIFACT, params![id, signed(size), sha256.as_slice(), now]).await
     }
 
     pub(super) async fn read_artifact(&self, id: Uuid) -> Outcome<Option<Artifact>> {

@@ -79,6 +79,10 @@ impl Builds for PostgresStore {
         self.database.within(self.insert_artifact(&artifact)).await
     }
 
+    async fn touch_artifact(&self, id: Uuid) -> StoreResult<()> {
+        self.database.within(self.refresh_artifact(id)).await
+    }
+
     async fn bind_draft(&self, id: Uuid, lease: LeaseRef) -> StoreResult<bool> {
         self.database.within(self.bind_result(id, lease)).await
     }

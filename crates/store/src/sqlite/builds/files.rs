@@ -33,20 +33,26 @@ pub(super) fn add(sql: &Sql<'_>, artifact: &NewArtifact) -> StoreResult<bool> {
     Ok(true)
 }
 
+pub(super) fn touch(sql: &Sql<'_>, id: Uuid) -> StoreResult<()> {
+    sql.execute(statements::TOUCH_ARTIFACT, params![id.as_bytes(), sql.now])?;
+    Ok(())
+}
+
 pub(super) fn bind_draft(sql: &Sql<'_>, id: Uuid, lease: LeaseRef) -> StoreResult<bool> {
     let parameters = params![id.as_bytes(), lease.run.0.as_bytes(), lease.epoch.0];
     Ok(sql.execute(statements::BIND_DRAFT, parameters)? == 1)
 }
 
 pub(super) fn stored(sql: &Sql<'_>, id: Uuid, size: u64, sha256: [u8; 32]) -> StoreResult<bool> {
-    let parameters = params![id.as_bytes(), rows::limit(size), sha256];
+    let (id, size_kept) = (id.as_bytes(), rows::limit(size));
+    let parameters = params![id, size_kept, sha256, sql.now];
     let namespace: Option<String> = sql.row(statements::STORE_ARTIFACT, parameters, |row| row.get(0))?;
     match namespace {
         Some(namespace) => {
             sql.execute(statements::ADD_ARTIFACT_BYTES, params![namespace, rows::limit(size)])?;
             Ok(true)
         }
-        None => sql.one(statements::READ_STORED_ARTIFACT, parameters, |row| row.get(0)),
+        None => sql.one(statements::READ_STORED_ARTIFACT, params![id, size_kept, sha256], |row| row.get(0)),
     }
 }
 

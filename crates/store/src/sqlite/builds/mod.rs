@@ -58,6 +58,10 @@ impl Builds for SqliteStore {
         self.write(move |sql| files::add(sql, &artifact)).await
     }
 
+    async fn touch_artifact(&self, id: Uuid) -> StoreResult<()> {
+        self.write(move |sql| files::touch(sql, id)).await
+    }
+
     async fn bind_draft(&self, id: Uuid, lease: LeaseRef) -> StoreResult<bool> {
         self.write(move |sql| files::bind_draft(sql, id, lease)).await
     }
