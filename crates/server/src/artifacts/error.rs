@@ -50,6 +50,23 @@ pub enum StorageError {
     Failed(String),
 }
 
+/// Why a storage that has to be there could not be opened. The text says what to correct.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Its URL is wrong, or it cannot be used.
+    #[error("{0}")]
+    Unusable(String),
+    /// Its directory is missing or not mounted.
+    #[error("{0}")]
+    Gone(String),
+}
+
+impl From<OpenError> for String {
+    fn from(error: OpenError) -> String {
+        error.to_string()
+    }
+}
+
 /// What requests for the credentials of a machine have in their address, wherever they go.
 const INSTANCE_CREDENTIALS: [&str; 2] = ["/latest/api/token", "/latest/meta-data/iam/"];
 const NO_CREDENTIALS: &str = "there are no credentials";
