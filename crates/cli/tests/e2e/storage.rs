@@ -268,18 +268,91 @@ async fn a_move_that_cannot_begin_says_why() {
     std::fs::create_dir(home.path().join("unmounted")).unwrap();
     let closed = format!("s3://b?region=x&endpoint=http://127.0.0.1:{}", baton_testkit::free_port());
     for (from, to, code, says) in [
-        ("nowhere", "there", 2, "--from: there is no storage in nowhere"),
-        ("unmounted", "there", 2, "or it is not mounted"),
+        ("nowhere", "there", 5, "--from: there is no storage in nowhere"),
+        ("unmounted", "there", 5, "or it is not mounted"),
         ("here", "here", 2, "the same storage"),
         ("here", "gs://b", 2, "--to: the storage must be"),
         ("here", closed.as_str(), 5, "s3://b?endpoint=http://127.0.0.1"),
     ] {
-        let said = baton(home.path(), CREDENTIALS, &["storage", "move", "--from", from, "--to", to], "").await;
-        assert!(said.code == code && said.err.contains(says), "{says}: {said:?}");
+        for command in ["move", "check"] {
+            let said = baton(home.path(), CREDENTIALS, &["storage", command, "--from", from, "--to", to], "").await;
+            assert!(said.code == code && said.err.contains(says), "{says}: {said:?}");
+            assert!(!said.err.contains("copied"), "nothing was: {said:?}");
+        }
     }
+    // Nobody gives out credentials of this machine.
+    let machine = format!("http://127.0.0.1:{}", baton_testkit::free_port());
+    let arguments = ["storage", "check", "--from", "here", "--to", &closed];
+    let said = baton(home.path(), [("AWS_METADATA_ENDPOINT", machine.as_str())], &arguments, "").await;
+    let says = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
+    assert!(said.code == 5 && said.err.contains("there are no credentials for s3://b"), "{said:?}");
+    assert!(said.err.contains(says) && !said.err.contains(&machine), "{said:?}");
+
     let arguments = ["storage", "move", "--from", "here", "--to", "there"];
     let said = baton(home.path(), [], &arguments, "").await.ok();
     assert!(said.contains("copied") && said.ends_with("The target has every file."), "{said}");
     let said = baton(home.path(), [], &[&arguments[..], &["--prune"]].concat(), "").await;
-    assert!(said.code == 1 && said.err.contains("is it the right one?"), "{said:?}");
+    let here = home.path().join("here").canonicalize().unwrap();
+    let refused = format!("refused: {} has no files, so nothing was deleted. Is it the right one?", here.display());
+    assert!(said.code == 1 && said.err.contains(&refused), "{said:?}");
+}
+
+/// A directory as servers leave it, with files of these sizes.
+fn directory(path: &Path, files: impl IntoIterator<Item = (usize, usize)>) {
+    std::fs::create_dir_all(path.join("drafts")).unwrap();
+    std::fs::create_dir_all(path.join("payloads")).unwrap();
+    for (number, size) in files {
+        std::fs::write(path.join(format!("payloads/{number:03}")), vec![b'x'; size]).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_check_names_what_is_missing_and_what_differs() {
+    let home = tempfile::tempdir().unwrap();
+    let (old, new) = (home.path().join("old"), home.path().join("new"));
+    directory(&old, (0..30).map(|number| (number, 10)));
+    directory(&new, (0..5).map(|number| (number, 10)));
+    std::fs::write(new.join("payloads/004"), "y".repeat(10)).unwrap();
+    let check = async |more: &[&str]| {
+        let arguments = [&["storage", "check", "--from", "old", "--to", "new"], more].concat();
+        baton(home.path(), [], &arguments, "").await
+    };
+    let said = check(&["--verify"]).await;
+    let lines: Vec<_> = said.out.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!((said.code, &lines[2][..], &lines[3][..]), (1, "missing 25 files (250 B)", "payloads/005"));
+    let rest = ["payloads/024", "and 5 more: see --json", "differs 1 file", "payloads/004"];
+    assert_eq!(lines[22..26], rest, "{lines:?}");
+    let end = ["there already 4 files, checksums equal", "The target does not have everything yet."];
+    assert_eq!(lines[26..], end, "{lines:?}");
+    let said = check(&["--json", "--verify"]).await;
+    let json: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((&json["missing"], &json["missing_bytes"], &json["differs"]), (&json!(25), &json!(250), &json!(1)));
+    assert_eq!(json["missing_names"].as_array().unwrap().len(), 25);
+    assert_eq!((&json["differs_names"], &json["names_left_off"]), (&json!(["payloads/004"]), &json!(0)));
+    assert!(json.get("copied").is_none() && json["verified"] == true, "{json}");
+    // Equal sizes are proof to those who do not ask for checksums.
+    let said = check(&[]).await;
+    assert!(said.code == 1 && said.out.contains("differs        0 files"), "{said:?}");
+    assert!(said.out.contains("5 files, sizes equal"), "{said:?}");
+
+    let arguments = ["storage", "move", "--from", "old", "--to", "new", "--verify", "--json"];
+    let json: Value = serde_json::from_str(&baton(home.path(), [], &arguments, "").await.ok()).unwrap();
+    assert_eq!((&json["copied"], &json["copied_bytes"], json.get("missing")), (&json!(26), &json!(260), None));
+    let said = check(&["--verify"]).await.ok();
+    assert!(said.contains("30 files, checksums equal") && said.ends_with("The target has every file."), "{said}");
+}
+
+#[tokio::test]
+async fn an_upload_under_way_is_no_file_that_a_move_left() {
+    let home = tempfile::tempdir().unwrap();
+    let old = home.path().join("old");
+    let settings = [("BATON_STORAGE_URL", old.to_str().unwrap()), ("BATON_STORAGE_FREE_BYTES_MIN", "0")];
+    let server = serve_with(&home.path().join("data"), None, Leases::LONG, &settings).await;
+    let begin = Request::post("/api/v1/uploads").header("tus-resumable", "1.0.0").header("upload-length", 10);
+    ask(address(&server), &begin, 201).await;
+    for (command, code) in [("move", 0), ("check", 1)] {
+        let said = baton(home.path(), [], &["storage", command, "--from", "old", "--to", "new"], "").await;
+        let says = "The target has every file. 1 upload is still under way: see docs/storage.md\n";
+        assert!(said.code == code && said.out.ends_with(says), "{said:?}");
+    }
 }

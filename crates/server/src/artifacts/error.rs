@@ -50,6 +50,27 @@ pub enum StorageError {
     Failed(String),
 }
 
+/// Why a storage that has to be there could not be opened. The text says what to correct.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Its URL is wrong, or it cannot be used.
+    #[error("{0}")]
+    Unusable(String),
+    /// Its directory is missing or not mounted.
+    #[error("{0}")]
+    Gone(String),
+}
+
+impl From<OpenError> for String {
+    fn from(error: OpenError) -> String {
+        error.to_string()
+    }
+}
+
+/// What requests for the credentials of a machine have in their address, wherever they go.
+const INSTANCE_CREDENTIALS: [&str; 2] = ["/latest/api/token", "/latest/meta-data/iam/"];
+const NO_CREDENTIALS: &str = "there are no credentials";
+
 impl StorageError {
     /// What went wrong, for those who know already that it is the storage.
     pub(super) fn why(self) -> String {
@@ -62,6 +83,9 @@ impl StorageError {
     /// The same error, which says in which storage it happened.
     pub(super) fn of_storage(self, name: &str) -> StorageError {
         match self {
+            StorageError::Unavailable(why) if why == NO_CREDENTIALS => {
+                StorageError::Unavailable(format!("{why} for {name}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"))
+            }
             StorageError::Unavailable(why) => StorageError::Unavailable(format!("{name}: {why}")),
             StorageError::Damaged(why) => StorageError::Damaged(format!("{name}: {why}")),
             StorageError::Failed(why) => StorageError::Failed(format!("{name}: {why}")),
@@ -96,7 +120,7 @@ impl From<object_store::Error> for StorageError {
         match error {
             // Without its bucket a storage is gone, and nothing is known of its files.
             Remote::NotFound { source, .. } if source.to_string().contains("NoSuchBucket") => {
-                StorageError::Unavailable("there is no such bucket".into())
+                StorageError::Unavailable("there is no such bucket; create the bucket, or correct the URL".into())
             }
             Remote::NotFound { .. } => StorageError::NotFound,
             Remote::PermissionDenied { .. } | Remote::Unauthenticated { .. } => {
@@ -106,10 +130,16 @@ impl From<object_store::Error> for StorageError {
                 let text = source.to_string();
                 // There is no common word for it: this is what servers that have disks of their own say.
                 let full = ["507 Insufficient Storage", "StorageFull", "QuotaExceeded"];
-                match full.iter().any(|word| text.contains(word)) {
-                    true => StorageError::DiskFull,
-                    false => StorageError::Unavailable(with_cause(&*source)),
+                if full.iter().any(|word| text.contains(word)) {
+                    return StorageError::DiskFull;
                 }
+                let why = with_cause(&*source);
+                // Without keys in the environment the machine is asked for some, and most have none.
+                if INSTANCE_CREDENTIALS.iter().any(|path| text.contains(path)) {
+                    tracing::debug!(%why, "this machine gives out no credentials");
+                    return StorageError::Unavailable(NO_CREDENTIALS.into());
+                }
+                StorageError::Unavailable(why)
             }
             other => StorageError::Failed(other.to_string()),
         }
@@ -177,5 +207,15 @@ mod tests {
             assert_eq!(Error::from(named), Error::StorageUnavailable);
         }
         assert_eq!(StorageError::NotFound.of_storage("s3://builds"), StorageError::NotFound);
+        let bucket = object_store::Error::NotFound { path: "x".into(), source: "<Code>NoSuchBucket</Code>".into() };
+        assert!(StorageError::from(bucket).why().ends_with("create the bucket, or correct the URL"));
+    }
+
+    #[test]
+    fn a_bucket_without_credentials_says_which_variables_to_set() {
+        let source = "Error performing PUT http://169.254.169.254/latest/api/token in 2s - HTTP error".into();
+        let error = StorageError::from(object_store::Error::Generic { store: "S3", source });
+        let expected = "there are no credentials for s3://b: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
+        assert_eq!(error.of_storage("s3://b"), StorageError::Unavailable(expected.into()));
     }
 }

@@ -34,9 +34,9 @@ mod url;
 pub use cache::{Cache, Evicted};
 pub use digest::{Sha256Sum, announced};
 pub use download::{Download, content_disposition};
-pub use error::StorageError;
+pub use error::{OpenError, StorageError};
 pub use health::StorageHealth;
-pub use moving::{Move, Moved};
+pub use moving::{Move, MoveError, Moved, Wanting};
 pub use path::{ArtifactPath, Folder, SEGMENT_BYTES_MAX, Segment};
 pub use place::{Entry, Reading, Source, Stat};
 pub use put::{Stored, Terms};
@@ -100,13 +100,15 @@ impl Storage {
         url: &str,
         variables: impl Iterator<Item = (String, String)>,
         free_bytes_min: u64,
-    ) -> Result<Storage, String> {
-        match url.parse()? {
-            StorageUrl::Directory(path) if !local::is_storage(&path) => Err(format!(
+    ) -> Result<Storage, OpenError> {
+        match url.parse().map_err(OpenError::Unusable)? {
+            StorageUrl::Directory(path) if !local::is_storage(&path) => Err(OpenError::Gone(format!(
                 "there is no storage in {}: no server has made the folder drafts in it, or it is not mounted",
                 path.display()
-            )),
-            StorageUrl::Directory(_) | StorageUrl::S3(_) => Storage::open(url, variables, free_bytes_min),
+            ))),
+            StorageUrl::Directory(_) | StorageUrl::S3(_) => {
+                Storage::open(url, variables, free_bytes_min).map_err(OpenError::Unusable)
+            }
         }
     }
 

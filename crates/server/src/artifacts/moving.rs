@@ -12,7 +12,6 @@ use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 use futures_util::{StreamExt, TryStreamExt};
-use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::digest::Sha256Sum;
@@ -28,9 +27,11 @@ use super::{Storage, pump};
 const COPIES_MAX: usize = 5;
 /// Failures that are told; the rest is counted.
 const FAILURES_MAX: usize = 20;
-/// Missing files that are looked at once more. If there are more, the target is not complete in any
-/// case.
-const MISSING_MAX: usize = 1_000;
+/// Missing or differing files that are looked at once more. If there are more, the target is not
+/// complete in any case.
+const RECHECKS_MAX: usize = 1_000;
+/// Names of missing files that are told, and as many of differing ones; the rest is counted.
+const NAMES_MAX: usize = 10_000;
 /// What the source lacks is removed from the target only when it is older: a server may be about to
 /// write it to both.
 const PRUNE_AGE: Duration = Duration::from_secs(3_600);
@@ -38,9 +39,9 @@ const PRUNE_AGE: Duration = Duration::from_secs(3_600);
 /// How files are to be copied.
 #[derive(Clone, Copy, Debug)]
 pub struct Move {
-    /// Change nothing, and count what the target lacks.
+    /// Change nothing, and say what the target lacks.
     pub only_look: bool,
-    /// Read what the target has, and compare sums.
+    /// Read what the target has, and compare checksums.
     pub verify: bool,
     /// Remove from the target what the source lacks.
     pub prune: bool,
@@ -52,12 +53,16 @@ pub struct Move {
 }
 
 /// What was done, or is to be done.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
-    /// Files that were copied; or that are missing, when it was only looked.
+    /// Files that were copied.
     pub copied: u64,
     /// Their bytes.
     pub copied_bytes: u64,
+    /// When only looking: files that the target lacks.
+    pub missing: Wanting,
+    /// When only looking: files that the target has with another size or other bytes.
+    pub differs: Wanting,
     /// Files that the target had already.
     pub present: u64,
     /// Files that were deleted from the source meanwhile.
@@ -72,10 +77,54 @@ pub struct Moved {
     pub failures: Vec<String>,
 }
 
+/// Files that are to be copied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanting {
+    /// How many.
+    pub files: u64,
+    /// Their bytes in the source.
+    pub bytes: u64,
+    /// The names of the first of them, in order.
+    pub names: Vec<String>,
+}
+
+impl Wanting {
+    fn add(&mut self, path: &ArtifactPath, bytes: u64) {
+        self.files += 1;
+        self.bytes += bytes;
+        if self.names.len() < NAMES_MAX {
+            self.names.push(path.as_str().to_owned());
+        }
+    }
+}
+
+/// Why files were not copied.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum MoveError {
+    /// A storage failed. What was copied stays.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// Nothing was pruned: the source has no files, so the target would have been emptied.
+    #[error("{from} has no files, so nothing was deleted. Is it the right one?")]
+    EmptySource {
+        /// The name of the source.
+        from: String,
+    },
+}
+
+/// What the target has of a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Same,
+    Other,
+    Nothing,
+}
+
 /// What became of one file.
 enum Outcome {
     Copied(u64),
     Missing(u64),
+    Differs(u64),
     Present,
     Vanished,
 }
@@ -85,22 +134,16 @@ struct Mover<'a> {
     to: &'a Storage,
     terms: Move,
     moved: Mutex<Moved>,
-    /// When only looking: what the target lacks, and its size.
-    missing: Mutex<Vec<(ArtifactPath, u64)>>,
+    /// When only looking: what is missing or differs, and its size.
+    wanting: Mutex<Vec<(ArtifactPath, u64)>>,
     told: &'a (dyn Fn(&Moved) + Sync),
 }
 
 impl Storage {
     /// Copies everything that an installation keeps to another storage. May be repeated, and goes
-    /// on where it was killed. `told` hears how far it is. An error is that of a storage that
-    /// failed; what was copied stays.
-    pub async fn copy_to(
-        &self,
-        to: &Storage,
-        terms: Move,
-        told: &(dyn Fn(&Moved) + Sync),
-    ) -> Result<Moved, StorageError> {
-        let mover = Mover { from: self, to, terms, moved: Mutex::default(), missing: Mutex::default(), told };
+    /// on where it was killed. `told` hears how far it is.
+    pub async fn copy_to(&self, to: &Storage, terms: Move, told: &(dyn Fn(&Moved) + Sync)) -> Result<Moved, MoveError> {
+        let mover = Mover { from: self, to, terms, moved: Mutex::default(), wanting: Mutex::default(), told };
         self.place.check().await?;
         to.place.check().await?;
         for folder in Folder::kept() {
@@ -119,6 +162,8 @@ impl Storage {
         let uploads_left = mover.uploads_left().await?;
         let mut moved = mover.moved.into_inner().expect("nobody panics while holding it");
         moved.uploads_left = uploads_left;
+        moved.missing.names.sort_unstable();
+        moved.differs.names.sort_unstable();
         Ok(moved)
     }
 }
@@ -139,14 +184,12 @@ impl Mover<'_> {
                 moved.copied_bytes += bytes;
             }),
             Ok(Outcome::Missing(bytes)) => {
-                self.note(|moved| {
-                    moved.copied += 1;
-                    moved.copied_bytes += bytes;
-                });
-                let mut missing = self.missing.lock().expect("nobody panics while holding it");
-                if missing.len() <= MISSING_MAX {
-                    missing.push((path, bytes));
-                }
+                self.note(|moved| moved.missing.add(&path, bytes));
+                self.recheck_later(path, bytes);
+            }
+            Ok(Outcome::Differs(bytes)) => {
+                self.note(|moved| moved.differs.add(&path, bytes));
+                self.recheck_later(path, bytes);
             }
             Ok(Outcome::Present) => self.note(|moved| moved.present += 1),
             Ok(Outcome::Vanished) => self.note(|moved| moved.vanished += 1),
@@ -164,14 +207,15 @@ impl Mover<'_> {
 
     async fn bring(&self, path: &ArtifactPath, mut size: u64) -> Result<Outcome, StorageError> {
         for _ in 0..COPIES_MAX {
-            if self.has(path, size).await? {
+            let found = self.found(path, size).await?;
+            if found == Found::Same {
                 return Ok(Outcome::Present);
             }
-            let before = match self.from.stat(path).await? {
-                None => return self.vanished(path).await,
-                Some(before) if self.terms.only_look => return Ok(Outcome::Missing(before.size)),
-                Some(before) => before,
-            };
+            let Some(before) = self.from.stat(path).await? else { return self.vanished(path).await };
+            if self.terms.only_look {
+                let is_there = found == Found::Other;
+                return Ok(if is_there { Outcome::Differs(before.size) } else { Outcome::Missing(before.size) });
+            }
             let copied = self.copy(path, before.size).await;
             // Looked at again, whatever came of it: see above.
             match (self.from.stat(path).await?, copied) {
@@ -195,22 +239,23 @@ impl Mover<'_> {
         Ok(Outcome::Vanished)
     }
 
-    /// Whether the target has the file. One that appears whole and never changes is the same when
+    /// What the target has of the file. One that appears whole and never changes is the same when
     /// its size is.
-    async fn has(&self, path: &ArtifactPath, size: u64) -> Result<bool, StorageError> {
-        let there = self.to.stat(path).await?;
-        if there.is_none_or(|there| there.size != size) {
-            return Ok(false);
-        }
-        if !self.terms.verify && !path.is_replaced() {
-            return Ok(true);
+    async fn found(&self, path: &ArtifactPath, size: u64) -> Result<Found, StorageError> {
+        match self.to.stat(path).await? {
+            None => return Ok(Found::Nothing),
+            Some(there) if there.size != size => return Ok(Found::Other),
+            Some(_) if !self.terms.verify && !path.is_replaced() => return Ok(Found::Same),
+            Some(_) => {}
         }
         let sums = tokio::join!(self.sum(self.from, path, size), self.sum(self.to, path, size));
         match sums {
-            (Ok(source), Ok(target)) => Ok(source == target),
+            (Ok(source), Ok(target)) if source == target => Ok(Found::Same),
+            (Ok(_), Ok(_)) => Ok(Found::Other),
             // Gone or replaced since it was listed: what to do about it is found out by copying it.
-            (Err(StorageError::NotFound | StorageError::Damaged(_)), _) => Ok(false),
-            (_, Err(StorageError::NotFound | StorageError::Damaged(_))) => Ok(false),
+            (Err(StorageError::NotFound | StorageError::Damaged(_)), _) => Ok(Found::Other),
+            (_, Err(StorageError::NotFound)) => Ok(Found::Nothing),
+            (_, Err(StorageError::Damaged(_))) => Ok(Found::Other),
             (Err(error), _) | (_, Err(error)) => Err(error),
         }
     }
@@ -269,36 +314,36 @@ impl Mover<'_> {
         Err(result)
     }
 
-    /// Looks once more at files that were missing: servers that write to both may have been about
-    /// to write them.
+    fn recheck_later(&self, path: ArtifactPath, bytes: u64) {
+        let mut wanting = self.wanting.lock().expect("nobody panics while holding it");
+        if wanting.len() <= RECHECKS_MAX {
+            wanting.push((path, bytes));
+        }
+    }
+
+    /// Looks once more at files that were missing or differed: servers that write to both may have
+    /// been about to write them.
     async fn look_again(&self) -> Result<(), StorageError> {
-        let missing = std::mem::take(&mut *self.missing.lock().expect("nobody panics while holding it"));
-        if missing.is_empty() || missing.len() > MISSING_MAX {
+        let wanting = std::mem::take(&mut *self.wanting.lock().expect("nobody panics while holding it"));
+        if wanting.is_empty() || wanting.len() > RECHECKS_MAX {
             return Ok(());
         }
         tokio::time::sleep(self.terms.patience).await;
-        for (path, bytes) in missing {
-            self.note(|moved| {
-                moved.copied -= 1;
-                moved.copied_bytes -= bytes;
-            });
+        self.note(|moved| (moved.missing, moved.differs) = Default::default());
+        for (path, bytes) in wanting {
             self.one(path, bytes).await?;
         }
         Ok(())
     }
 
     /// Removes what only the target has.
-    async fn prune(&self) -> Result<(), StorageError> {
+    async fn prune(&self) -> Result<(), MoveError> {
         let is_empty = {
             let moved = self.moved.lock().expect("nobody panics while holding it");
-            moved.copied + moved.present == 0
+            moved.copied + moved.present + moved.failed + moved.missing.files + moved.differs.files == 0
         };
         if is_empty {
-            return Err(StorageError::Failed(format!(
-                "{} has no files at all, so nothing was removed from {}: is it the right one?",
-                self.from.name(),
-                self.to.name()
-            )));
+            return Err(MoveError::EmptySource { from: self.from.name().into() });
         }
         let old = SystemTime::now().checked_sub(PRUNE_AGE).unwrap_or(SystemTime::UNIX_EPOCH);
         for folder in Folder::kept() {

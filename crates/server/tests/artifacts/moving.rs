@@ -7,7 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use baton_core::RunId;
 use baton_server::artifacts::{
-    ArtifactPath, Cache, Move, Moved, Seal, Segment, Sha256Sum, Storage, StorageError, Terms, UploadLimits, Uploads,
+    ArtifactPath, Cache, Move, MoveError, Moved, Seal, Segment, Sha256Sum, Storage, StorageError, Terms, UploadLimits,
+    Uploads,
 };
 
 use crate::rig::{LIMIT, Rig, content, content_of, entropy, open, source};
@@ -48,6 +49,10 @@ async fn fill(storage: &Storage) -> Vec<(ArtifactPath, Vec<u8>)> {
     files
 }
 
+fn to_strings(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
 async fn everything_arrives(from: Rig, to: Rig) {
     let files = fill(&from.storage).await;
     let uploads =
@@ -56,7 +61,10 @@ async fn everything_arrives(from: Rig, to: Rig) {
     let bytes = files.iter().map(|(_, content)| content.len() as u64).sum();
     let (from, target) = (from.again(), to.again());
     let missing = moves(&from, &target, LOOK).await;
-    assert_eq!((missing.copied, missing.copied_bytes, missing.uploads_left), (6, bytes, 1));
+    assert_eq!((missing.missing.files, missing.missing.bytes, missing.uploads_left), (6, bytes, 1));
+    let mut names: Vec<_> = files.iter().map(|(path, _)| path.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!((missing.missing.names, missing.differs.files, missing.copied), (to_strings(&names), 0, 0));
     to.expect_files(0).await;
     // Cut off somewhere, as by kill -9: what is there is not copied again.
     target.put(&files[0].0, source(&files[0].1), ANY).await.unwrap();
@@ -71,7 +79,10 @@ async fn everything_arrives(from: Rig, to: Rig) {
     // The same size is no proof to those who ask for one.
     target.put(&files[0].0, source(&content(files[0].1.len() + 1)[1..]), ANY).await.unwrap();
     assert_eq!(moves(&from, &target, MOVE).await.copied, 0);
-    assert_eq!(moves(&from, &target, Move { only_look: true, ..VERIFY }).await.copied, 1);
+    assert_eq!(moves(&from, &target, LOOK).await.differs.files, 0);
+    let damaged = moves(&from, &target, Move { only_look: true, ..VERIFY }).await;
+    assert_eq!((damaged.differs.files, damaged.missing.files, damaged.present), (1, 0, 5));
+    assert_eq!(damaged.differs.names, to_strings(&[files[0].0.as_str()]));
     assert_eq!(moves(&from, &target, VERIFY).await.copied, 1);
     assert!(content_of(&target, &files[0].0).await.unwrap() == files[0].1);
     to.expect_files(6).await;
@@ -117,12 +128,33 @@ async fn what_only_the_target_has_is_removed_when_asked_for_and_old() {
 }
 
 #[tokio::test]
+async fn a_source_without_files_prunes_nothing() {
+    let (from, to) = (Rig::directory(), Rig::directory());
+    fill(&to.storage).await;
+    let refused = from.storage.copy_to(&to.storage, Move { prune: true, ..MOVE }, &|_| {}).await.unwrap_err();
+    assert_eq!(refused, MoveError::EmptySource { from: from.urls[0].clone() });
+    to.expect_files(6).await;
+}
+
+#[tokio::test]
+async fn a_file_of_another_size_differs_and_is_not_missing() {
+    let (from, to) = (Rig::directory(), Rig::directory());
+    from.put(&of(1, "source"), b"all of it").await;
+    to.put(&of(1, "source"), b"half").await;
+    let found = moves(&from.storage, &to.storage, LOOK).await;
+    assert_eq!((found.differs.files, found.differs.bytes, found.missing.files), (1, 9, 0));
+}
+
+#[tokio::test]
 async fn a_storage_that_is_gone_ends_it() {
     let (from, to) = (Rig::directory(), Rig::directory());
     fill(&from.storage).await;
     std::fs::remove_dir_all(from.root()).unwrap();
     let stopped = from.storage.copy_to(&to.storage, MOVE, &|_| {}).await.unwrap_err();
-    assert!(matches!(&stopped, StorageError::Unavailable(why) if why.contains(&from.urls[0])), "{stopped:?}");
+    assert!(
+        matches!(&stopped, MoveError::Storage(StorageError::Unavailable(why)) if why.contains(&from.urls[0])),
+        "{stopped:?}"
+    );
 }
 
 /// Copies a large file, and lets a server with both storages do something about it in the middle.
