@@ -83,12 +83,18 @@ async fn without_its_database_a_server_is_alive_but_not_ready() {
     let server = Server::on_database(database.url(), Clock::manual(START)).await;
     let id = server.submit().await;
     postgres.kill9();
+    let path = format!("/api/v1/runs/{id}");
+    // Its processes notice one by one that the first of them is gone, and may answer until then.
+    eventually("the database is gone", async || {
+        let ready = server.send(server.request("GET", "/readyz"), "").await;
+        ready.status == 503 && server.call("GET", &path, "").await.status == 503
+    })
+    .await;
     let ready = server.send(server.request("GET", "/readyz"), "").await;
     assert_eq!((ready.refusal().as_str(), ready.header("retry-after")), ("503 unavailable", "1"));
     let said = String::from_utf8_lossy(&ready.body).to_lowercase();
     assert!(!said.contains("postgres") && !said.contains("127.0.0.1"), "internal text never leaves: {said}");
     assert_eq!(server.send(server.request("GET", "/healthz"), "").await.status, 200);
-    let path = format!("/api/v1/runs/{id}");
     assert_eq!(server.call("GET", &path, "").await.refusal(), "503 unavailable");
     postgres.start_again().await;
     eventually("it is ready again", async || server.send(server.request("GET", "/readyz"), "").await.status == 200)
