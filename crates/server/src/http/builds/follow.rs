@@ -9,7 +9,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use baton_core::RunId;
 use baton_proto::{BuildLogLine, BuildLogs, Problem};
-use baton_store::{Scope, StoreError};
+use baton_store::Scope;
 use futures_util::stream::{self, Stream, StreamExt};
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
@@ -87,14 +87,14 @@ fn whole(app: App, run: RunId, after: u64) -> Body {
     let lines = stream::try_unfold((after, true), move |(after, is_first)| {
         let app = app.clone();
         async move {
-            let lines = app.store.logs(run, after, logs::PAGE_LINES).await?;
-            let Some(last) = lines.last().map(|line| line.number) else { return Ok::<_, StoreError>(None) };
+            let lines = logs::lines(&app, run, after, logs::PAGE_LINES).await?;
+            let Some(last) = lines.last().map(|line| line.number) else { return Ok::<_, Error>(None) };
             let mut text = String::new();
             for (index, line) in lines.into_iter().enumerate() {
                 if index > 0 || !is_first {
                     text.push(',');
                 }
-                text.push_str(&serde_json::to_string(&logs::shown(run, line)).unwrap_or_default());
+                text.push_str(&serde_json::to_string(&line).unwrap_or_default());
             }
             Ok(Some((text, (last, false))))
         }
@@ -120,7 +120,7 @@ async fn next_lines(
         written.as_mut().enable();
         ended.as_mut().enable();
         let over = has_ended(app, run).await?;
-        let lines = app.store.logs(run, after, limit).await?;
+        let lines = logs::lines(app, run, after, limit).await?;
         if over && lines.is_empty() && !is_settled {
             // The line about its end is written right after it.
             is_settled = true;
@@ -128,7 +128,7 @@ async fn next_lines(
             continue;
         }
         if !lines.is_empty() || over || Instant::now() >= deadline {
-            return Ok(lines.into_iter().map(|line| logs::shown(run, line)).collect());
+            return Ok(lines);
         }
         let look = Instant::now() + LOOK;
         tokio::select! {

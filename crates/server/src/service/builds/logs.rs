@@ -93,14 +93,16 @@ pub(super) fn lines_of(text: &str) -> Vec<LogLine> {
 /// Lines after a number, oldest first.
 pub async fn read(app: &App, reader: &Reader<'_>, id: &str, after: u64, limit: usize) -> Result<BuildLogs, Error> {
     let found = visible(app, reader, Scope::Read, id).await?;
-    let records = app.store.logs(found.record.id, after, limit).await?;
-    Ok(BuildLogs {
-        build_id: id.to_owned(),
-        logs: records.into_iter().map(|record| shown(found.record.id, record)).collect(),
-    })
+    Ok(BuildLogs { build_id: id.to_owned(), logs: lines(app, found.record.id, after, limit).await? })
 }
 
-pub(crate) fn shown(run: RunId, record: LogRecord) -> BuildLogLine {
+/// As [`read`], of a build that its reader may see.
+pub async fn lines(app: &App, run: RunId, after: u64, limit: usize) -> Result<Vec<BuildLogLine>, Error> {
+    let records = app.store.logs(run, after, limit).await?;
+    Ok(records.into_iter().map(|record| shown(run, record)).collect())
+}
+
+fn shown(run: RunId, record: LogRecord) -> BuildLogLine {
     BuildLogLine {
         build_id: run.to_string(),
         number: record.number,
