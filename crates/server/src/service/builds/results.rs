@@ -104,7 +104,13 @@ async fn store_draft(
 /// leaves nothing.
 pub async fn bind(app: &App, proof: &Proof<'_>, id: &str, draft: File) -> Result<Received, Error> {
     let bound = bind_if_held(app, proof, id, &draft).await;
-    if !matches!(bound, Ok(Received::New(_))) {
+    // When nobody knows whether it was bound it stays: the collector removes it if it was not.
+    let is_over = match &bound {
+        Ok(Received::New(_)) => false,
+        Ok(Received::Known | Received::Draft(_)) => true,
+        Err(error) => error.is_refusal(),
+    };
+    if is_over {
         discard(app, Some(draft)).await;
     }
     bound
