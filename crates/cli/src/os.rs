@@ -74,6 +74,12 @@ pub fn limit(command: &mut tokio::process::Command, limits: Limits) {
     }
 }
 
+/// Lets everything else go before this thread. Elsewhere than on Linux it is the whole process.
+pub fn lower_priority_of_this_thread(nice: i32) -> io::Result<()> {
+    // SAFETY: setpriority takes numbers and touches no memory of ours.
+    done(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) })
+}
+
 /// Keeps other processes of the same user from reading our environment and memory, where the key of a worker is. Nothing
 /// keeps root from it.
 pub fn hide_from_others() -> io::Result<()> {

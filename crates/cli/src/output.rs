@@ -6,6 +6,11 @@ use std::io::{ErrorKind, Write};
 use clap::Args;
 use serde::Serialize;
 
+/// Between two columns.
+const GAP: usize = 2;
+/// A column is not made wider than this for the sake of one long cell.
+const WIDTH_MAX: usize = 200;
+
 /// The choice between a table for people and JSON for programs.
 #[derive(Args, Clone, Copy)]
 pub struct Format {
@@ -80,11 +85,13 @@ impl Display for Table {
         let width = |column: usize| {
             self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
-        let widths: Vec<usize> = (0..columns).map(width).collect();
+        let widths: Vec<usize> = (0..columns).map(|column| width(column).min(WIDTH_MAX)).collect();
         for row in &self.rows {
             let mut line = String::new();
             for (cell, width) in row.iter().zip(&widths) {
-                line.push_str(&format!("{cell:<width$}  "));
+                line.push_str(cell);
+                // Not by the formatter: it panics where a column is wider than 65,535 characters.
+                line.extend(std::iter::repeat_n(' ', width.saturating_sub(cell.chars().count()) + GAP));
             }
             writeln!(f, "{}", line.trim_end())?;
         }
@@ -112,5 +119,17 @@ mod tests {
         table.row(["long name", "a\nb\u{1b}[31m"]);
         table.row(["é", "-"]);
         assert_eq!(table.to_string(), "NAME       STATE\nlong name  a b [31m\né          -\n");
+    }
+
+    #[test]
+    fn a_cell_of_any_length_is_shown_and_makes_no_other_row_long() {
+        let long = "x".repeat(70_000);
+        let mut table = Table::plain();
+        table.row(["input", long.as_str(), "end"]);
+        table.row(["id", "1", "end"]);
+        let shown = table.to_string();
+        let (first, second) = shown.split_once('\n').unwrap();
+        assert_eq!(first, format!("input  {long}  end"));
+        assert_eq!(second.trim_end(), format!("id     1{}  end", " ".repeat(WIDTH_MAX - 1)));
     }
 }

@@ -1,5 +1,6 @@
 //! Identifiers: time-ordered for runs, random for workers, a plain number for the fence.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -51,21 +52,75 @@ impl WorkerId {
     }
 }
 
-/// The fence: grows by one with every claim of a run. A write that carries an older one is refused.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Epoch(pub u32);
+/// The fence: its number grows by one with every claim of a run, and a write that carries an older
+/// one is refused.
+///
+/// Beside the number it has a mark, 31 random bits of the claim that it began with. A database that
+/// was restored, copied or failed over may count a number again; the mark tells the two claims
+/// apart.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Epoch(i64);
+
+/// The bits of a stored epoch that hold its number.
+const NUMBER_BITS: u32 = 32;
 
 impl Epoch {
-    /// The epoch of the next claim.
-    pub fn next(self) -> Epoch {
-        Epoch(self.0 + 1)
+    /// An epoch without a mark: of runners, and of runs that nobody has claimed.
+    pub const fn new(number: u32) -> Epoch {
+        Epoch(number as i64)
     }
+
+    /// Reads one as it is stored: the mark in the upper half, the number in the lower.
+    pub fn from_code(code: i64) -> Epoch {
+        Epoch(code)
+    }
+
+    /// As it is stored.
+    pub fn code(self) -> i64 {
+        self.0
+    }
+
+    /// How many claims there were.
+    pub fn number(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// What tells this claim from others with its number; 0 where there is none.
+    pub fn mark(self) -> u32 {
+        (self.0 >> NUMBER_BITS) as u32
+    }
+
+    /// The same number with this mark.
+    pub fn marked(self, mark: u32) -> Epoch {
+        Epoch(i64::from(mark) << NUMBER_BITS | i64::from(self.number()))
+    }
+
+    /// The next epoch, without a mark.
+    pub fn next(self) -> Epoch {
+        Epoch::new(self.number() + 1)
+    }
+}
+
+impl Ord for Epoch {
+    fn cmp(&self, other: &Epoch) -> Ordering {
+        (self.number(), self.mark()).cmp(&(other.number(), other.mark()))
+    }
+}
+
+impl PartialOrd for Epoch {
+    fn partial_cmp(&self, other: &Epoch) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Makes the mark of a claim from random bits. Never 0: that is no mark.
+pub fn mark(random: u32) -> u32 {
+    (random >> 1).max(1)
 }
 
 impl fmt::Display for Epoch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.number().fmt(f)
     }
 }
 

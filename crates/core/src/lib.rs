@@ -4,6 +4,7 @@
 //! arguments, so that a test, a model or a simulator can replay any history. Stores apply these rules inside
 //! their transactions; faces never see them.
 //!
+//! * [`answered`]: which claims of a worker were answered.
 //! * [`machine`]: what each verb does to a run in each state.
 //! * [`retry`]: when a failed run is tried again.
 //! * [`matching`]: which waiting worker gets which waiting run.
@@ -19,6 +20,7 @@
 
 #![warn(missing_docs)]
 
+pub mod answered;
 pub mod cron;
 mod cron_fields;
 mod cron_zone;
@@ -37,7 +39,8 @@ pub mod state;
 pub mod step;
 pub mod token;
 
-pub use id::{Epoch, RunId, WorkerId};
+pub use answered::Answered;
+pub use id::{Epoch, RunId, WorkerId, mark};
 pub use machine::{Failure, LeaseEnd, Refused, Run};
 pub use retry::RetryPolicy;
 pub use state::{Reason, State};

@@ -126,7 +126,7 @@ impl Run {
     pub fn submitted(due_at: Millis) -> Run {
         Run {
             state: State::Pending,
-            epoch: Epoch(0),
+            epoch: Epoch::new(0),
             failures: 0,
             losses: 0,
             due_at,

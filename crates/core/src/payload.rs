@@ -65,6 +65,41 @@ pub fn looks_like_a_reference(payload: &[u8]) -> bool {
     payload.starts_with(&MARK)
 }
 
+/// True when arrays and objects are deeper in each other than this, if the payload is JSON. Bytes
+/// that are not JSON may seem to be. A look at each byte, and none at payloads that are too short
+/// to be that deep.
+pub fn seems_deeper_than(payload: &[u8], limit: usize) -> bool {
+    let first = payload.iter().find(|byte| !byte.is_ascii_whitespace());
+    if payload.len() <= limit || !matches!(first, Some(b'[' | b'{')) {
+        return false;
+    }
+    let mut depth = 0_usize;
+    let mut bytes = payload.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'[' | b'{' => {
+                depth += 1;
+                if depth > limit {
+                    return true;
+                }
+            }
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            b'"' => {
+                // What is in a text is not structure.
+                while let Some(byte) = bytes.next() {
+                    match byte {
+                        b'"' => break,
+                        b'\\' => drop(bytes.next()),
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
 /// How large a payload is, wherever it is kept.
 pub fn size(kept: &[u8]) -> u64 {
     Reference::read(kept).map_or(kept.len() as u64, |reference| reference.size)
@@ -87,6 +122,20 @@ mod tests {
         assert_eq!(Reference::open(SECRET, &kept), Some(reference()));
         assert_eq!((size(&kept), size(b"{}")), (10 << 20, 2));
         assert!(std::str::from_utf8(&kept).is_err() && looks_like_a_reference(&kept));
+    }
+
+    #[test]
+    fn depth_is_that_of_arrays_and_objects_and_not_of_text() {
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        for limit in [1, 2, 128] {
+            assert!(!seems_deeper_than(nested(limit).as_bytes(), limit));
+            assert!(seems_deeper_than(nested(limit + 1).as_bytes(), limit));
+            assert!(seems_deeper_than(format!(" {{\"a\":{}}}", nested(limit)).as_bytes(), limit));
+        }
+        assert!(!seems_deeper_than(format!("[\"{}\\\"{}\",[]]", "[".repeat(500), "[".repeat(500)).as_bytes(), 2));
+        assert!(!seems_deeper_than(format!("[{}[]]", "[],".repeat(500)).as_bytes(), 2));
+        assert!(!seems_deeper_than("x[[[[[[".as_bytes(), 2), "this is no JSON");
+        assert!(seems_deeper_than("[".repeat(2_000_000).as_bytes(), 128));
     }
 
     #[test]

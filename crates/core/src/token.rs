@@ -1,4 +1,5 @@
-//! Credentials. Random ones are stored as hashes; lease tokens are derived, so that nothing is stored at all.
+//! Credentials. Random ones are stored as hashes; lease tokens are derived from what a run's row
+//! has anyway.
 //!
 //! Every credential has a prefix that says what it is, so that one that leaks can be recognised.
 
@@ -77,22 +78,36 @@ impl Purpose {
     }
 
     fn token(self, secret: &[u8], run: RunId, epoch: Epoch) -> String {
-        format!("{}{epoch}_{}", self.prefix(), self.mac(secret, run, epoch))
+        let (prefix, mac) = (self.prefix(), self.mac(secret, run, epoch));
+        match epoch.mark() {
+            0 => format!("{prefix}{epoch}_{mac}"),
+            mark => format!("{prefix}{epoch}_{mark:08x}_{mac}"),
+        }
     }
 
     fn open(self, secret: &[u8], run: RunId, token: &str) -> Option<Epoch> {
-        let (epoch, mac) = token.strip_prefix(self.prefix())?.split_once('_')?;
-        let epoch = Epoch(epoch.parse().ok()?);
-        is_same_text(&self.mac(secret, run, epoch), mac).then_some(epoch)
+        let (number, rest) = token.strip_prefix(self.prefix())?.split_once('_')?;
+        let number = Epoch::new(number.parse().ok()?);
+        let epoch = match rest.split_once('_') {
+            None => number,
+            Some((mark, _)) => number.marked(u32::from_str_radix(mark, 16).ok()?),
+        };
+        // The whole token, so that there is one spelling of each.
+        is_same_text(&self.token(secret, run, epoch), token).then_some(epoch)
     }
 
     fn mac(self, secret: &[u8], run: RunId, epoch: Epoch) -> String {
-        mac(secret, &[self.word(), run.0.as_bytes(), &epoch.0.to_be_bytes()])
+        let (number, mark) = (epoch.number().to_be_bytes(), epoch.mark().to_be_bytes());
+        // Leases from before there were marks stay good.
+        let mark: &[u8] = if epoch.mark() == 0 { &[] } else { &mark };
+        mac(secret, &[self.word(), run.0.as_bytes(), &number, mark])
     }
 }
 
-/// The token that proves a claim: `bl_<epoch>_<mac>`. It is derived from the installation's secret, the run and the
-/// epoch, so every server can check it and a later claim makes it stale.
+/// The token that proves a claim: `bl_<number>_<mark>_<mac>`. It is derived from the installation's
+/// secret, the run and the epoch, so every server can check it and a later claim makes it stale.
+/// The mark is random, so it stays stale even where the database has forgotten the claim and counts
+/// the same number again.
 pub fn lease(secret: &[u8], run: RunId, epoch: Epoch) -> String {
     Purpose::Lease.token(secret, run, epoch)
 }
@@ -191,7 +206,8 @@ fn mac(secret: &[u8], parts: &[&[u8]]) -> String {
     base32(&mac_bits(secret, parts))
 }
 
-/// 128 bits, keyed by the secret. The parts after the first, which tells the kinds apart, have a fixed length each.
+/// 128 bits, keyed by the secret. The first part tells the kinds apart, and the others of a kind
+/// have the same lengths; only a mark may be missing at the end.
 fn mac_bits(secret: &[u8], parts: &[&[u8]]) -> [u8; 16] {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
     parts.iter().for_each(|part| mac.update(part));
@@ -228,12 +244,18 @@ mod tests {
     #[test]
     fn a_lease_opens_only_its_own_run_and_epoch() {
         let run = RunId::new(1_000, 1, 1);
-        let token = lease(SECRET, run, Epoch(7));
+        let token = lease(SECRET, run, Epoch::new(7));
         assert!(token.starts_with("bl_7_"));
-        assert_eq!(open_lease(SECRET, run, &token), Some(Epoch(7)));
+        assert_eq!(open_lease(SECRET, run, &token), Some(Epoch::new(7)));
         assert_eq!(open_lease(SECRET, RunId::new(1_000, 2, 1), &token), None);
         assert_eq!(open_lease(b"another", run, &token), None);
         assert_eq!(open_lease(SECRET, run, &token.replace("bl_7_", "bl_8_")), None);
+        let marked = lease(SECRET, run, Epoch::new(7).marked(0xab));
+        assert!(marked.starts_with("bl_7_000000ab_") && marked != token);
+        assert_eq!(open_lease(SECRET, run, &marked), Some(Epoch::new(7).marked(0xab)));
+        for other in ["bl_7_000000ac_", "bl_7_AB_", "bl_07_000000ab_", "bl_7_"] {
+            assert_eq!(open_lease(SECRET, run, &marked.replace("bl_7_000000ab_", other)), None, "{other}");
+        }
         for broken in ["", "bl_", "bl_7", "bl_7_", "bl_x_y", "bl_-1_a", "bl_99999999999_a"] {
             assert_eq!(open_lease(SECRET, run, broken), None, "{broken}");
         }
@@ -242,7 +264,7 @@ mod tests {
     #[test]
     fn no_token_is_good_for_another_purpose() {
         let run = RunId::new(1_000, 1, 1);
-        let tokens = [lease, otp, machine, beat].map(|make| make(SECRET, run, Epoch(3)));
+        let tokens = [lease, otp, machine, beat].map(|make| make(SECRET, run, Epoch::new(3)));
         type Open = fn(&[u8], RunId, &str) -> Option<Epoch>;
         let readers: [Open; 4] = [open_lease, open_otp, open_machine, open_beat];
         for (made_for, token) in tokens.iter().enumerate() {

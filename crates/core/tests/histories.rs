@@ -115,7 +115,7 @@ struct Outcome {
 
 impl History {
     fn ask(&self, verb: &Verb, lease: Epoch, jitter: f64) -> Result<Run, Refused> {
-        let (run, past) = (&self.run, self.ends.get(&lease.0).copied());
+        let (run, past) = (&self.run, self.ends.get(&lease.number()).copied());
         match verb {
             Verb::Claim => machine::claim(run, self.now),
             Verb::Start => machine::start(run, lease),
@@ -134,7 +134,7 @@ impl History {
     fn take(&mut self, step: &Step) -> Outcome {
         self.now += step.pause_ms;
         let before = self.run;
-        let lease = Epoch(before.epoch.0.saturating_add_signed(step.off_by));
+        let lease = Epoch::new(before.epoch.number().saturating_add_signed(step.off_by));
         let answer = self.ask(&step.verb, lease, step.jitter);
         if let Ok(next) = answer {
             if before.state.is_held() && !next.state.is_held() {
@@ -145,7 +145,7 @@ impl History {
                         verb.ends_lease().expect("only these verbs, expire and time_out take a run from its holder")
                     }
                 };
-                self.ends.insert(before.epoch.0, machine::lease_end(what, &next));
+                self.ends.insert(before.epoch.number(), machine::lease_end(what, &next));
             }
             self.run = next;
         }
@@ -188,7 +188,7 @@ proptest! {
     fn the_epoch_grows_by_one_with_a_claim_and_never_otherwise(options in options(), steps in steps()) {
         walk(options, &steps, |step, outcome, history| {
             let claimed = u32::from(matches!(step.verb, Verb::Claim) && outcome.answer.is_ok());
-            prop_assert_eq!(history.run.epoch.0, outcome.before.epoch.0 + claimed);
+            prop_assert_eq!(history.run.epoch.number(), outcome.before.epoch.number() + claimed);
             Ok(())
         })?;
     }
@@ -227,9 +227,9 @@ proptest! {
             }
             prop_assert_eq!(completed.is_some(), history.run.state == State::Completed);
             // Nobody is told that its work counted, but the one whose work did.
-            for epoch in 0..=history.run.epoch.0 + 1 {
-                let told = history.ask(&Verb::Complete, Epoch(epoch), 0.5) == Err(Refused::AlreadyDone);
-                prop_assert_eq!(told, completed == Some(Epoch(epoch)));
+            for epoch in 0..=history.run.epoch.number() + 1 {
+                let told = history.ask(&Verb::Complete, Epoch::new(epoch), 0.5) == Err(Refused::AlreadyDone);
+                prop_assert_eq!(told, completed == Some(Epoch::new(epoch)));
             }
             Ok(())
         })?;

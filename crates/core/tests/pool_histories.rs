@@ -50,7 +50,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn ask(step: &Step, runner: &Runner, now: Millis) -> Result<Runner, Refused> {
-    let seen = Epoch(runner.epoch.0.saturating_sub(step.behind));
+    let seen = Epoch::new(runner.epoch.number().saturating_sub(step.behind));
     match step.verb {
         Verb::Ready => runner::ready(runner, now),
         Verb::Take(claim) => runner::take(runner, seen, claim, now + 100),
@@ -122,7 +122,7 @@ proptest! {
                 runner = next;
             }
         }
-        if runner.epoch.0 > 0 {
+        if runner.epoch.number() > 0 {
             let late = Step { verb: last.0, pause_ms: 0, behind: 1 };
             prop_assert!(ask(&late, &runner, now).is_err(), "{runner:?} {late:?}");
         }

@@ -9,7 +9,7 @@ use baton_core::pools::{Cause, ClaimNo, Refused, Runner, RunnerState, runner};
 use baton_core::{Epoch, Millis};
 
 const NOW: Millis = 1_000_000;
-const CURRENT: Epoch = Epoch(4);
+const CURRENT: Epoch = Epoch::new(4);
 const OWNER: ClaimNo = 7;
 
 /// One row of the document: a verb, and the circumstance that decides what it does.
@@ -35,13 +35,13 @@ fn cases() -> Vec<Case> {
         case("ready", "in time", |runner| runner::ready(runner, NOW)),
         case("ready", "too late", |runner| runner::ready(&late(runner), NOW)),
         case("take", "as it was seen", |runner| runner::take(runner, CURRENT, OWNER, NOW + 1)),
-        case("take", "it has moved on", |runner| runner::take(runner, Epoch(3), OWNER, NOW + 1)),
+        case("take", "it has moved on", |runner| runner::take(runner, Epoch::new(3), OWNER, NOW + 1)),
         case("registered", "for its claim, in time", |runner| runner::registered(runner, CURRENT, NOW)),
         case("registered", "for its claim, too late", |runner| runner::registered(&late(runner), CURRENT, NOW)),
         case("registered", "for its claim, again", |runner| runner::registered(&registered(runner), CURRENT, NOW)),
-        case("registered", "for another claim", |runner| runner::registered(runner, Epoch(3), NOW)),
+        case("registered", "for another claim", |runner| runner::registered(runner, Epoch::new(3), NOW)),
         case("register_failed", "for its claim", |runner| runner::register_failed(runner, CURRENT, NOW)),
-        case("register_failed", "for another claim", |runner| runner::register_failed(runner, Epoch(3), NOW)),
+        case("register_failed", "for another claim", |runner| runner::register_failed(runner, Epoch::new(3), NOW)),
         case("commit", "by its claim, registered", |runner| runner::commit(&registered(runner), OWNER, NOW + 1)),
         case("commit", "by its claim, not registered", |runner| runner::commit(runner, OWNER, NOW + 1)),
         case("commit", "by another claim", |runner| runner::commit(&registered(runner), 8, NOW + 1)),
@@ -49,10 +49,10 @@ fn cases() -> Vec<Case> {
         case("release", "by another claim", |runner| runner::release(runner, 8, NOW + 1)),
         case("deregistered", "after this release, in time", |runner| runner::deregistered(runner, CURRENT, NOW)),
         case("deregistered", "after this release, too late", |runner| runner::deregistered(&late(runner), CURRENT, NOW)),
-        case("deregistered", "after an earlier release", |runner| runner::deregistered(runner, Epoch(3), NOW)),
+        case("deregistered", "after an earlier release", |runner| runner::deregistered(runner, Epoch::new(3), NOW)),
         case("deregister_failed", "after this release", |runner| runner::deregister_failed(runner, CURRENT, NOW)),
-        case("deregister_failed", "after an earlier release", |runner| runner::deregister_failed(runner, Epoch(3), NOW)),
-        case("end", "it has moved on", |runner| runner::end(runner, Epoch(3), Cause::Asked, NOW)),
+        case("deregister_failed", "after an earlier release", |runner| runner::deregister_failed(runner, Epoch::new(3), NOW)),
+        case("end", "it has moved on", |runner| runner::end(runner, Epoch::new(3), Cause::Asked, NOW)),
         case("expire", "its deadline has passed", |runner| runner::expire(&late(runner), NOW)),
         case("expire", "its deadline has not passed", |runner| runner::expire(runner, NOW)),
         case("gone", "", runner::gone),

@@ -9,8 +9,8 @@ use baton_core::machine::{self, Expiry, Options};
 use baton_core::{Epoch, Failure, LeaseEnd, Millis, Reason, Refused, RetryPolicy, Run, State};
 
 const NOW: Millis = 1_000_000;
-const CURRENT: Epoch = Epoch(2);
-const STALE: Epoch = Epoch(1);
+const CURRENT: Epoch = Epoch::new(2);
+const STALE: Epoch = Epoch::new(1);
 
 /// One row of the document: a verb, and the circumstance that decides what it does.
 struct Case {

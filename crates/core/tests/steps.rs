@@ -5,11 +5,11 @@ use baton_core::{Epoch, Millis, RetryPolicy, StepKind, StepState};
 use proptest::prelude::*;
 
 const NOW: Millis = 1_000_000;
-const FIRST: Writer = Writer { epoch: Epoch(1), failures: 0 };
+const FIRST: Writer = Writer { epoch: Epoch::new(1), failures: 0 };
 /// Another worker, after the first was lost.
-const SECOND: Writer = Writer { epoch: Epoch(2), failures: 0 };
+const SECOND: Writer = Writer { epoch: Epoch::new(2), failures: 0 };
 /// After the run failed and is tried again.
-const RETRIED: Writer = Writer { epoch: Epoch(3), failures: 1 };
+const RETRIED: Writer = Writer { epoch: Epoch::new(3), failures: 1 };
 
 fn policy() -> RetryPolicy {
     RetryPolicy { max_attempts: 3, jitter: 0.0, non_retryable: vec!["hopeless".into()], ..RetryPolicy::default() }
@@ -174,7 +174,7 @@ proptest! {
         let policy = RetryPolicy { max_attempts, jitter: 0.0, ..RetryPolicy::default() };
         let (mut known, mut writer, mut now) = (None::<Remembered>, FIRST, NOW);
         for (verb, is_lost, is_retried) in verbs {
-            writer.epoch = Epoch(writer.epoch.0 + u32::from(is_lost || is_retried));
+            writer.epoch = Epoch::new(writer.epoch.number() + u32::from(is_lost || is_retried));
             writer.failures += u32::from(is_retried);
             now += 100;
             let change = match verb {

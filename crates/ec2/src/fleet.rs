@@ -42,7 +42,7 @@ pub(crate) async fn create(
 ) -> Result<Vec<ProviderMachine>, ProviderError> {
     let Order { wanted, options, made_before, missing, user_data } = order;
     let spec = &wanted.pool.spec;
-    let fitting = kinds.fitting(spec)?;
+    let fitting = kinds.fitting(spec, &wanted.types)?;
     let capacity = TargetCapacitySpecificationRequest::builder()
         .total_target_capacity(i32::try_from(missing).unwrap_or(i32::MAX))
         .default_target_capacity_type(match wanted.usage {

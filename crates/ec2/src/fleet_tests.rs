@@ -51,7 +51,14 @@ fn a_machine_has_the_way_it_is_paid_for_from_the_answer() {
         name: "ci".into(),
         spec: serde_json::from_value(spec).unwrap(),
     };
-    let wanted = Create { pool, token: "token".into(), count: 3, usage: Usage::Spot, environment: BTreeMap::new() };
+    let wanted = Create {
+        pool,
+        token: "token".into(),
+        count: 3,
+        usage: Usage::Spot,
+        types: vec![],
+        environment: BTreeMap::new(),
+    };
     let made = |lifecycle: Option<InstanceLifecycle>, id: &str| {
         CreateFleetInstance::builder()
             .set_lifecycle(lifecycle)

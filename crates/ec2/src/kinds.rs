@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use aws_sdk_ec2::Client;
 use aws_sdk_ec2::types::{Filter, Instance, InstanceLifecycleType};
+use baton_core::pools::spec::is_like;
 use baton_core::pools::{Machine, PoolSpec, Usage};
 use baton_server::providers::{PoolInfo, ProviderError, ProviderMachine};
 
@@ -74,13 +75,24 @@ async fn ask(client: &Client, spec: &PoolSpec) -> Result<Vec<Kind>, ProviderErro
 }
 
 impl PoolKinds {
-    /// Those that are as large as the pool's machines are to be, the smallest first.
-    pub fn fitting(&self, spec: &PoolSpec) -> Result<Vec<&Kind>, ProviderError> {
+    /// Those that are as large as the pool's machines are to be, and of one of these types when
+    /// there are any, the smallest first.
+    pub fn fitting(&self, spec: &PoolSpec, wanted: &[String]) -> Result<Vec<&Kind>, ProviderError> {
         const SHOWN_MAX: usize = 3;
         let fits = |kind: &&Kind| kind.cpu == spec.cpu && kind.memory_mib >= spec.memory_mib;
-        let fitting: Vec<&Kind> = self.0.iter().filter(fits).collect();
+        let is_wanted = |kind: &&Kind| wanted.is_empty() || wanted.iter().any(|pattern| is_like(pattern, &kind.name));
+        let large: Vec<&Kind> = self.0.iter().filter(fits).collect();
+        let fitting: Vec<&Kind> = large.iter().copied().filter(is_wanted).collect();
         if !fitting.is_empty() {
             return Ok(fitting);
+        }
+        if !large.is_empty() {
+            let names: Vec<&str> = large.iter().take(SHOWN_MAX).map(|kind| kind.name.as_str()).collect();
+            let more = if large.len() > SHOWN_MAX { ", ..." } else { "" };
+            let (wanted, names) = (wanted.join(", "), names.join(", "));
+            return Err(ProviderError::Misconfigured(format!(
+                "a claim wants machines of type {wanted}, and those of this pool are {names}{more}"
+            )));
         }
         let types = spec.types.join(", ");
         if self.0.is_empty() {

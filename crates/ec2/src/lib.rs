@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use baton_core::pools::PoolSpec;
-use baton_server::providers::{Create, PoolInfo, Provider, ProviderError, ProviderMachine};
+use baton_server::providers::{AgentPlace, Create, PoolInfo, Provider, ProviderError, ProviderMachine};
 
 use client::Clients;
 use fleet::Order;
@@ -60,6 +60,10 @@ impl Provider for Ec2Provider {
     /// launch template gives them.
     fn runs_here(&self) -> bool {
         true
+    }
+
+    fn agents_run(&self) -> AgentPlace {
+        AgentPlace::Elsewhere
     }
 
     async fn create(&self, wanted: &Create) -> Result<Vec<ProviderMachine>, ProviderError> {

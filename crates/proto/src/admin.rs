@@ -93,6 +93,7 @@ pub struct QueueView {
     pub paused: bool,
     /// When the pause ends by itself; `never` when somebody has to resume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(schema_with = crate::time::time_or_never, required = false))]
     pub paused_until: Option<Time>,
     /// Most runs that may wait.
     pub backlog_max: u64,

@@ -50,6 +50,15 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
+/// What a moment looks like that may never come.
+#[cfg(feature = "schema")]
+pub(crate) fn time_or_never() -> utoipa::openapi::schema::Schema {
+    let never = utoipa::openapi::ObjectBuilder::new()
+        .schema_type(utoipa::openapi::schema::Type::String)
+        .enum_values(Some(["never"]));
+    utoipa::openapi::OneOfBuilder::new().item(<Time as utoipa::PartialSchema>::schema()).item(never).build().into()
+}
+
 #[cfg(feature = "schema")]
 impl utoipa::PartialSchema for Time {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {

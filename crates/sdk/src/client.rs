@@ -139,15 +139,15 @@ impl Client {
                 Some(value)
             }
         };
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        let http = legacy::Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE_TIMEOUT)
-            .build(connector);
         let namespace = baton_proto::NAMESPACE_DEFAULT.into();
-        Ok(Client { http, channel: Arc::default(), base: base.into(), api_key, namespace, timeout: CALL_TIMEOUT })
+        Ok(Client {
+            http: connections(),
+            channel: Arc::default(),
+            base: base.into(),
+            api_key,
+            namespace,
+            timeout: CALL_TIMEOUT,
+        })
     }
 
     /// A client of the server at `url` (`http://host:port`), which is asked whether it is there and knows the key: what the environment variable
@@ -172,6 +172,15 @@ impl Client {
     /// the server have their wait and ten seconds.
     pub fn with_timeout(mut self, timeout: Duration) -> Client {
         self.timeout = timeout;
+        self
+    }
+
+    /// The same client with connections of its own. A connection is carried by the runtime that
+    /// opened it, and stands still with it: whoever calls from several runtimes and must not wait
+    /// for the others has a client for each.
+    pub fn with_own_connections(mut self) -> Client {
+        self.http = connections();
+        self.channel = Arc::default();
         self
     }
 
@@ -281,6 +290,16 @@ impl Client {
         headers.extend(call.headers);
         Ok(request)
     }
+}
+
+fn connections() -> legacy::Client<HttpConnector, Body> {
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    legacy::Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE_TIMEOUT)
+        .build(connector)
 }
 
 /// Gives up on an answer after `limit`.

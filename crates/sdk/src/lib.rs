@@ -44,7 +44,10 @@
 #![warn(missing_docs)]
 
 mod admin;
+#[doc(hidden)]
+pub mod background;
 mod builds;
+mod busy;
 mod client;
 mod connect;
 mod download;

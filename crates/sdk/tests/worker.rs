@@ -209,6 +209,87 @@ async fn a_worker_that_was_given_up_stops_its_handlers_and_registers_again() {
 }
 
 #[tokio::test]
+async fn a_worker_that_is_given_up_while_it_drains_does_not_come_back() {
+    let is_draining = Arc::new(AtomicBool::new(false));
+    let drains = is_draining.clone();
+    let mut fake = Fake::start(move |verb, _, _| {
+        (verb == "heartbeat" && drains.load(Ordering::SeqCst)).then(|| refusal(409, "worker_offline"))
+    })
+    .await;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let (sender, mut begun) = mpsc::unbounded_channel();
+    let handler = move |_, cancel: Cancel| {
+        sender.send(()).unwrap();
+        async move {
+            cancel.stopped().await;
+            Err(Failure::new("stopped"))
+        }
+    };
+    let working = tokio::spawn(fake.worker().run(handler, async move { drop(stopped.await) }));
+    tokio::time::timeout(PATIENCE, begun.recv()).await.unwrap().unwrap();
+    is_draining.store(true, Ordering::SeqCst);
+    stop.send(()).unwrap();
+    tokio::time::timeout(PATIENCE, working).await.unwrap().unwrap().unwrap();
+    let calls: Vec<String> = std::iter::from_fn(|| fake.calls.try_recv().ok()).map(|(verb, _)| verb).collect();
+    assert_eq!(calls.iter().filter(|verb| *verb == "register").count(), 1, "{calls:?}");
+}
+
+#[tokio::test]
+async fn a_blocked_handler_keeps_no_heartbeat_back_and_slow_health_does_neither() {
+    let mut fake = Fake::start(|_, _, _| None).await;
+    let (sender, begun) = std::sync::mpsc::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = Arc::new(Mutex::new(released));
+    let client = fake.client.clone();
+    let handler = move |_, _| {
+        let (sender, released) = (sender.clone(), released.clone());
+        async move {
+            sender.send(()).unwrap();
+            let _ = released.lock().unwrap().recv();
+            Ok(Value::Null)
+        }
+    };
+    let health = || {
+        std::thread::sleep(Duration::from_secs(3_600));
+        baton_proto::HealthReport::default()
+    };
+    let (stop, stopped) = oneshot::channel::<()>();
+    let working = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let worker = Worker::new(client, ["t"]).health(health);
+        runtime.block_on(worker.run(handler, async move { drop(stopped.await) })).unwrap();
+        // What measures the machine still sleeps.
+        runtime.shutdown_background();
+    });
+    tokio::task::spawn_blocking(move || begun.recv_timeout(PATIENCE).unwrap()).await.unwrap();
+    for _ in 0..5 {
+        let heartbeat = fake.next("heartbeat").await;
+        assert!(heartbeat.get("health").is_none(), "{heartbeat}");
+    }
+    release.send(()).unwrap();
+    fake.next("complete").await;
+    stop.send(()).unwrap();
+    tokio::task::spawn_blocking(move || working.join().unwrap()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_blocking_handler_runs_beside_the_runtime_and_its_panic_is_a_failure() {
+    let mut fake = Fake::start(|verb, before, _| (verb == "claim" && before < 2).then(one_run)).await;
+    let calls = Arc::new(AtomicBool::new(false));
+    let handler = move |run: ClaimedRun, cancel: Cancel| {
+        assert_eq!(cancel.reason(), None);
+        if !calls.swap(true, Ordering::SeqCst) {
+            panic!("not yet");
+        }
+        Ok(json!(run.kind))
+    };
+    tokio::spawn(fake.worker().run_blocking(handler, std::future::pending()));
+    let failed = fake.next("fail").await;
+    assert_eq!(failed["code"], "panic", "{failed}");
+    assert_eq!(fake.next("complete").await["output"], "t");
+}
+
+#[tokio::test]
 async fn a_cancelled_run_is_stopped_and_failed() {
     let mut fake = Fake::start(|verb, _, body| {
         (verb == "heartbeat" && body["leases"] != Value::Null).then(|| alive(json!([]), json!(["r"])))

@@ -1,22 +1,24 @@
 //! The server's parts, put together. Store, settings and randomness come from outside.
 
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use baton_core::RunId;
+use baton_core::{RunId, WorkerId};
 use baton_store::{
     Beat, BeatAnswer, Completion, LeaseRef, StepAnswer, StepWrite, Store, Submission, SuspendAnswer, Suspension,
     Verdict,
 };
 use tokio_util::sync::CancellationToken;
 
+use crate::answers::Answers;
 use crate::artifacts::{Cache, Seal, Storage, UploadLimits, Uploads};
 use crate::auth::Keys;
 use crate::backlog::Backlogs;
 use crate::bell::Bell;
 use crate::bodies::Bodies;
 use crate::coalesce::Coalescer;
+use crate::disks::Disks;
 use crate::dispatch::Dispatcher;
 use crate::entropy::Entropy;
 use crate::hearing::Hearing;
@@ -26,6 +28,7 @@ use crate::loops::LoopReports;
 use crate::metrics::Metrics;
 use crate::namespaces::KnownNamespaces;
 use crate::polls::Polls;
+use crate::proxies::Proxies;
 use crate::runner_pools::RunnerPools;
 use crate::settings::LiveSettings;
 use crate::store_time::StoreTime;
@@ -39,6 +42,8 @@ pub(crate) const SUBMIT_BATCH: usize = 512;
 pub(crate) const RESULT_BATCH: usize = 1_000;
 /// Heartbeats in one merged renewal.
 const RENEW_BATCH: usize = 2_000;
+/// How long claims that waited for nothing gather. Their workers are not in the line meanwhile.
+const EMPTY_GATHER: Duration = Duration::from_millis(50);
 /// How long heartbeats gather: nobody is in a hurry for their answers.
 const RENEW_GATHER: Duration = Duration::from_millis(200);
 
@@ -68,11 +73,16 @@ pub struct Parts {
     pub workers: Arc<Workers>,
     pub namespaces: Arc<KnownNamespaces>,
     pub dispatcher: Arc<Dispatcher>,
+    /// The schema's version and the last one known, if a newer program has changed it.
+    pub newer_schema: Mutex<Option<(i32, i32)>>,
     pub backlogs: Backlogs,
     pub keys: Keys,
     pub bodies: Bodies,
-    /// Room for large payloads on their way out.
-    pub answers: Bodies,
+    /// Room for answers on their way out.
+    pub answers: Answers,
+    pub disks: Disks,
+    /// Who is believed when it says whom it speaks for.
+    pub proxies: Proxies,
     pub storage: Storage,
     pub seal: Seal,
     pub cache: Cache,
@@ -103,6 +113,10 @@ pub struct Parts {
     pub(crate) starts: Coalescer<LeaseRef, Verdict>,
     pub(crate) completions: Coalescer<Completion, Verdict>,
     pub(crate) renewals: Coalescer<Beat, BeatAnswer>,
+    /// Claims that found nothing at once, and those that waited for nothing and are in no hurry
+    /// now.
+    pub(crate) empty_claims: Coalescer<(WorkerId, i64), bool>,
+    pub(crate) empty_waits: Coalescer<(WorkerId, i64), bool>,
     pub(crate) step_writes: Coalescer<StepWrite, StepAnswer>,
     pub(crate) suspensions: Coalescer<Suspension, SuspendAnswer>,
     /// Workflows that somebody reads or waits for.
@@ -142,7 +156,13 @@ impl App {
         let lanes = Arc::new(Lanes::load(store.clone()).await?);
         let workers = Arc::new(Workers::new(store.clone()));
         let namespaces = Arc::new(KnownNamespaces::load(store.clone()).await?);
-        let dispatcher = Arc::new(Dispatcher::new(store.clone(), lanes.clone(), namespaces.clone(), metrics.clone()));
+        let dispatcher = Arc::new(Dispatcher::new(
+            store.clone(),
+            lanes.clone(),
+            namespaces.clone(),
+            entropy.clone(),
+            metrics.clone(),
+        ));
         let watchers = Arc::new(Watchers::default());
         let news = service::news::start(store.clone());
         let inboxes = Arc::new(Inboxes::default());
@@ -172,8 +192,12 @@ impl App {
             reads: service::workflows::read::coalescer(store.clone()),
             completions: service::complete::coalescer(store.clone(), metrics.clone(), after, RESULT_BATCH),
             renewals: service::renew::coalescer(store.clone(), metrics.clone(), RENEW_BATCH, gather),
+            empty_claims: service::claim::coalescer(store.clone(), RENEW_BATCH, None),
+            empty_waits: service::claim::coalescer(store.clone(), RENEW_BATCH, gather.map(|_| EMPTY_GATHER)),
             bodies: Bodies::new(settings.bodies_bytes_max),
-            answers: Bodies::new(settings.bodies_bytes_max),
+            answers: Answers::new(&settings),
+            disks: Disks::new(&settings),
+            proxies: Proxies::parse(&settings.trusted_proxies).unwrap_or_default(),
             seal: Seal::new(&secret, entropy.clone()),
             cache: Cache::new(storage.clone(), settings.cache_bytes_max, &entropy),
             uploads: Uploads::new(storage.clone(), upload_limits(&settings), entropy.clone()),
@@ -197,6 +221,7 @@ impl App {
             workers,
             namespaces,
             dispatcher,
+            newer_schema: Mutex::default(),
             backlogs,
             keys,
             watchers,

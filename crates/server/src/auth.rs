@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Display;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use baton_proto::NAMESPACE_DEFAULT;
 use baton_store::{AuditEntry, Key, Scope, Store};
 use tokio::sync::Semaphore;
 
+use crate::addresses::network;
 use crate::settings::LiveSettings;
 use crate::{Error, Settings};
 
@@ -23,6 +24,8 @@ const KEYS_MAX: usize = 10_000;
 const ADDRESSES_MAX: usize = 10_000;
 /// Unknown keys that are looked up at once, of those that come from where many were wrong.
 const SUSPECTS_MAX: usize = 2;
+/// How long such a key waits for its turn.
+const SUSPECT_WAIT: Duration = Duration::from_secs(5);
 /// The id of the key given in the settings.
 pub const SETTINGS_KEY_ID: &str = "settings";
 
@@ -163,10 +166,14 @@ impl Keys {
         }
         let address = from.map(network);
         // From where many keys were wrong only a few at a time get to the store, so that guessing does not keep it busy. Keys
-        // that were good before do not stand in that line.
+        // that were good before do not stand in that line. Others wait their turn: a good key must
+        // not be refused because of those that somebody behind the same address makes up.
         let suspect = !self.has_seen(&hash) && address.is_some_and(|address| self.is_guessing(address));
         let _turn = match suspect {
-            true => Some(self.suspects.try_acquire().map_err(|_| Error::TooMany { retry_after_ms: 1_000 })?),
+            true => match tokio::time::timeout(SUSPECT_WAIT, self.suspects.acquire()).await {
+                Ok(turn) => turn.ok(),
+                Err(_) => return Err(Error::TooMany { retry_after_ms: 1_000 }),
+            },
             false => None,
         };
         if let Some(caller) = self.look_up(&hash).await? {
@@ -267,28 +274,5 @@ impl Keys {
     /// Forgets what is remembered, so that a revocation on this server counts at once.
     pub fn forget(&self) {
         self.seen.lock().expect("nobody panics while holding it").clear();
-    }
-}
-
-/// What counts as one place: an address, or with IPv6 the network of a single subscriber, who has as many addresses as he likes.
-fn network(from: IpAddr) -> IpAddr {
-    match from.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),
-        v4 => v4,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_of_one_subscriber_are_one_place() {
-        let place = |text: &str| network(text.parse().unwrap()).to_string();
-        assert_eq!(place("192.0.2.7"), "192.0.2.7");
-        assert_eq!(place("::ffff:192.0.2.7"), "192.0.2.7");
-        assert_eq!(place("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
-        assert_eq!(place("2001:db8:1:2:ffff::1"), place("2001:db8:1:2::9"));
-        assert_ne!(place("2001:db8:1:3::"), place("2001:db8:1:2::"));
     }
 }

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use baton_core::RunId;
+use baton_core::{RunId, WorkerId};
 use baton_store::{Beat, Completion, LeaseRef, Submission};
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -30,6 +30,8 @@ impl Item for LeaseRef {}
 impl Item for RunId {}
 
 impl Item for Beat {}
+
+impl Item for (WorkerId, i64) {}
 
 impl Item for Completion {
     fn bytes(&self) -> usize {

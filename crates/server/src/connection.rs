@@ -7,28 +7,31 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use bytes::Bytes;
-use http_body_util::BodyExt;
-use http_body_util::combinators::UnsyncBoxBody;
+use axum::response::IntoResponse;
+use baton_core::rate::{self, Bucket};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::Semaphore;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
+use crate::addresses::{Addresses, Open, network};
+use crate::answers::{Answer, SharedByAll};
+use crate::framing::Framing;
 use crate::http::Peer;
+use crate::outgoing::{Leftovers, Outgoing, Streams};
 use crate::stall::Unstalled;
 use crate::{App, Settings};
 
@@ -39,7 +42,15 @@ const STREAMS_MAX: u32 = 1_000;
 /// How often a quiet HTTP/2 peer is asked whether it is still there.
 const PING_EVERY: Duration = Duration::from_secs(30);
 /// Pause after `accept` failed, which it does when file descriptors run out.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+/// What HTTP/2 takes of one answer before the client has made room for it.
+const SEND_BYTES_MAX: usize = 64 * 1024;
+/// Streams that a client may reset before they are answered, at once and a second. Whoever hangs up
+/// resets all it has.
+const RESETS_MAX: f64 = 2.0 * STREAMS_MAX as f64;
+const RESETS_PER_SECOND: f64 = 100.0;
+/// Open files that are no connections: the store's, artifacts, programs.
+const OTHER_FILES: usize = 128;
 
 /// Where connections come from: a socket, or a simulator.
 pub trait Listener: Send + 'static {
@@ -62,27 +73,29 @@ impl Listener for tokio::net::TcpListener {
 
 /// Accepts connections until `stop`, then lets those that are open finish what they are doing.
 pub async fn serve(app: &App, mut listener: impl Listener, router: Router, stop: CancellationToken) {
-    let places = Arc::new(Semaphore::new(app.settings.connections_max));
+    let addresses = Arc::new(Addresses::new(&app.settings, connections_max(&app.settings)));
     let tasks = TaskTracker::new();
     loop {
-        let place = places.clone().acquire_owned();
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
-            accepted = async { (place.await, listener.accept().await) } => accepted,
+            accepted = listener.accept() => accepted,
         };
         match accepted {
-            (Ok(place), Ok((io, peer))) => {
-                let one = connection(app.clone(), io, peer, router.clone(), stop.clone());
-                tasks.spawn(async move {
-                    one.await;
-                    drop(place);
-                });
+            Ok((io, peer)) => {
+                let is_proxy = app.proxies.trust(peer.ip());
+                let Some(open) = addresses.open(peer.ip(), is_proxy) else {
+                    app.metrics.connections_refused.inc();
+                    tracing::debug!(%peer, "a connection is refused: there is no room for it, and none is idle");
+                    continue;
+                };
+                let server = Served { app: app.clone(), addresses: addresses.clone(), router: router.clone() };
+                tasks.spawn(connection(server, io, peer, is_proxy, open, stop.clone()));
             }
-            (_, Err(error)) => {
+            Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
+                addresses.relieve();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
-            (Err(_), Ok(_)) => break,
         }
     }
     // Refused at once, a new connection can go elsewhere; left in the backlog, it would only be cut off later.
@@ -94,40 +107,99 @@ pub async fn serve(app: &App, mut listener: impl Listener, router: Router, stop:
     }
 }
 
-async fn connection<I>(app: App, io: I, peer: SocketAddr, router: Router, stop: CancellationToken)
+/// Connections that there may be: as many as the settings say, and the system allows.
+fn connections_max(settings: &Settings) -> usize {
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let most = files.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
+    let most = most.saturating_sub(OTHER_FILES).max(1);
+    if most < settings.connections_max {
+        tracing::warn!(
+            connections_max = settings.connections_max,
+            connections = most,
+            "the system allows fewer open files than connections_max needs; raise the limit (ulimit -n, LimitNOFILE)"
+        );
+    }
+    settings.connections_max.min(most)
+}
+
+/// What all connections of a server share.
+struct Served {
+    app: App,
+    addresses: Arc<Addresses>,
+    router: Router,
+}
+
+async fn connection<I>(server: Served, io: I, peer: SocketAddr, is_proxy: bool, open: Open, stop: CancellationToken)
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let Served { app, addresses, router } = server;
+    let activity = open.activity.clone();
+    if !is_proxy && let Some(delay) = open.address.delay() {
+        tokio::select! {
+            () = tokio::time::sleep(delay) => {}
+            () = activity.closed.notified() => return,
+            () = stop.cancelled() => return,
+        }
+    }
     app.metrics.connections.inc();
-    let activity = Arc::new(Activity::new());
-    let io = Unstalled::new(io, Duration::from_millis(app.settings.write_timeout_ms));
-    let io = TokioIo::new(Watched { io, activity: activity.clone(), first: true });
+    let write_timeout = Duration::from_millis(app.settings.write_timeout_ms);
+    let io = Unstalled::new(io, write_timeout);
+    let io = TokioIo::new(Watched { io, activity: activity.clone(), framing: Framing::new(), first: true });
     let service = service_fn({
-        let activity = activity.clone();
+        let (app, activity, address, share) =
+            (app.clone(), activity.clone(), open.address.clone(), app.answers.connection());
         move |mut request: http::Request<Incoming>| {
-            let guard = InFlight::begin(activity.clone());
-            request.extensions_mut().insert(Peer(peer));
-            let answer = router.clone().oneshot(request.map(Body::new));
+            let is_http2 = request.version() == http::Version::HTTP_2;
+            let mut guard = InFlight::begin(activity.clone(), is_http2);
+            let client = app.proxies.client(peer.ip(), request.headers());
+            let admitted = match is_proxy {
+                true => addresses.get(client).admit(&app.settings, request.headers()),
+                false => address.admit(&app.settings, request.headers()),
+            };
+            request.extensions_mut().insert(Peer(client));
+            let answer = Answer::new(Some(share.clone()), Some(network(client)));
+            request.extensions_mut().insert(answer.clone());
+            let is_call = crate::grpc::is_call(request.headers());
+            let routed = admitted.map(|admitted| (admitted, router.clone().oneshot(request.map(Body::new))));
+            let app = app.clone();
             async move {
-                let response = answer.await.unwrap_or_else(|never| match never {});
-                Ok::<_, std::convert::Infallible>(response.map(|body| guard.until_sent(body)))
+                let (admitted, response) = match routed {
+                    Ok((admitted, answer)) => (Some(admitted), answer.await.unwrap_or_else(|never| match never {})),
+                    Err(error) if is_call => (None, crate::grpc::refused(&error)),
+                    Err(error) => (None, error.into_response()),
+                };
+                guard.is_answered = true;
+                let is_shared = response.extensions().get::<SharedByAll>().is_some();
+                let leftovers = is_http2.then(|| guard.activity.leftovers.clone());
+                let guard = (guard, admitted);
+                Ok::<_, std::convert::Infallible>(
+                    response.map(|body| Outgoing::new(body, app, answer, is_shared, leftovers, guard)),
+                )
             }
         }
     });
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+    let mut builder = auto::Builder::new(Streams { write_timeout });
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(HEAD_BYTES_MAX);
     builder
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
         .max_header_list_size(HEAD_BYTES_MAX as u32)
+        .max_send_buf_size(SEND_BYTES_MAX)
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_EVERY);
     let connection = builder.serve_connection(io, service);
     tokio::pin!(connection);
     let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = activity.overdue(&app.settings) => Ok(()),
+        ended = connection.as_mut() => ended.inspect_err(|error| if breaks_rules(error.as_ref()) { open.address.offend() }),
+        cut = activity.overdue(&app.settings) => {
+            if cut == Cut::Offence {
+                open.address.offend();
+            }
+            Ok(())
+        }
+        () = activity.closed.notified() => Ok(()),
         () = stop.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
@@ -139,26 +211,77 @@ where
     app.metrics.connections.dec();
 }
 
+/// True for an error that only a client makes that does not keep to the protocol: no accident of
+/// the network.
+fn breaks_rules(error: &(dyn std::error::Error + 'static)) -> bool {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.filter_map(|cause| cause.downcast_ref::<hyper::Error>()).any(hyper::Error::is_parse)
+        || format!("{error:?}").contains("GoAway")
+}
+
 /// What a connection is doing, in milliseconds since it was opened; 0 is "not".
 #[derive(Debug)]
-struct Activity {
+pub(crate) struct Activity {
     opened: Instant,
     in_flight: AtomicUsize,
     /// Since when a request's head has been coming in.
     head_since: AtomicU64,
     /// Since when there has been nothing to do.
     idle_since: AtomicU64,
-    http2: std::sync::atomic::AtomicBool,
+    http2: AtomicBool,
+    /// Streams that the client may still reset before they are answered.
+    resets: Mutex<Bucket>,
+    resets_used_up: Notify,
+    /// Told when the connection has to make room for another.
+    pub(crate) closed: Notify,
+    /// Where it stands among those of its address.
+    pub(crate) turn: AtomicU64,
+    /// What HTTP/2 has of answers that have ended.
+    leftovers: Arc<Leftovers>,
+}
+
+/// Why a connection is cut off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Cut {
+    /// It was silent or slow.
+    Silence,
+    /// It does what no client needs to.
+    Offence,
 }
 
 impl Activity {
-    fn new() -> Activity {
+    pub(crate) fn new() -> Activity {
         Activity {
             opened: Instant::now(),
             in_flight: AtomicUsize::new(0),
             head_since: AtomicU64::new(0),
             idle_since: AtomicU64::new(1),
             http2: false.into(),
+            resets: Mutex::new(Bucket { tokens: RESETS_MAX, at: 0 }),
+            resets_used_up: Notify::new(),
+            closed: Notify::new(),
+            turn: AtomicU64::new(0),
+            leftovers: Arc::default(),
+        }
+    }
+
+    /// Closes the connection unless a request is being answered on it.
+    pub(crate) fn close_if_idle(&self) -> bool {
+        let is_idle = self.in_flight.load(Ordering::Relaxed) == 0;
+        if is_idle {
+            self.closed.notify_one();
+        }
+        is_idle
+    }
+
+    /// Notes that the client has reset a stream before it was answered. Starting work and throwing
+    /// it away costs the client nothing, so it may not do so without end.
+    fn reset(&self) {
+        let mut bucket = self.resets.lock().expect("nobody panics while holding it");
+        let (granted, left) = rate::take_of(*bucket, RESETS_PER_SECOND, RESETS_MAX, self.now() as i64, 1);
+        *bucket = left;
+        if granted == 0 {
+            self.resets_used_up.notify_one();
         }
     }
 
@@ -185,45 +308,50 @@ impl Activity {
         }
     }
 
-    /// Returns when the client has been too slow, or quiet for too long.
-    async fn overdue(&self, settings: &Settings) {
+    /// Returns when the client has been too slow, or quiet for too long, or does what it must not.
+    async fn overdue(&self, settings: &Settings) -> Cut {
         // A head may begin to come in at any time, so its limit is also how long this may sleep.
-        let look_again = Duration::from_millis(settings.header_timeout_ms.min(settings.idle_timeout_ms));
+        let look_again = settings.header_timeout_ms.min(settings.idle_timeout_ms).min(settings.write_timeout_ms);
+        let write_timeout = Duration::from_millis(settings.write_timeout_ms);
         loop {
             let deadline = self.deadline(settings);
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return;
+                return Cut::Silence;
             }
-            let latest = Instant::now() + look_again;
-            tokio::time::sleep_until(deadline.unwrap_or(latest).min(latest)).await;
+            if self.leftovers.are_older_than(write_timeout) {
+                return Cut::Silence;
+            }
+            let latest = Instant::now() + Duration::from_millis(look_again);
+            tokio::select! {
+                () = tokio::time::sleep_until(deadline.unwrap_or(latest).min(latest)) => {}
+                () = self.resets_used_up.notified() => return Cut::Offence,
+            }
         }
     }
 }
 
-/// A request that is being answered.
-struct InFlight(Arc<Activity>);
+/// A request that is being answered, until all of the answer is sent.
+struct InFlight {
+    activity: Arc<Activity>,
+    is_http2: bool,
+    is_answered: bool,
+}
 
 impl InFlight {
-    fn begin(activity: Arc<Activity>) -> InFlight {
+    fn begin(activity: Arc<Activity>, is_http2: bool) -> InFlight {
         activity.in_flight.fetch_add(1, Ordering::Relaxed);
         activity.head_since.store(0, Ordering::Relaxed);
-        InFlight(activity)
-    }
-
-    /// Keeps the request in flight until its answer has been sent, also when that is a stream.
-    fn until_sent(self, body: Body) -> UnsyncBoxBody<Bytes, axum::Error> {
-        body.map_frame(move |frame| {
-            let _ = &self;
-            frame
-        })
-        .boxed_unsync()
+        InFlight { activity, is_http2, is_answered: false }
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.idle_since.store(self.0.now(), Ordering::Relaxed);
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+        if self.is_http2 && !self.is_answered {
+            self.activity.reset();
+        }
+        self.activity.idle_since.store(self.activity.now(), Ordering::Relaxed);
+        self.activity.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -231,6 +359,7 @@ impl Drop for InFlight {
 struct Watched<I> {
     io: I,
     activity: Arc<Activity>,
+    framing: Framing,
     first: bool,
 }
 
@@ -238,11 +367,13 @@ impl<I: AsyncRead + Unpin> AsyncRead for Watched<I> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let result = Pin::new(&mut self.io).poll_read(cx, buffer);
-        let received = &buffer.filled()[before..];
+        let received = &mut buffer.filled_mut()[before..];
         if !received.is_empty() {
-            if std::mem::take(&mut self.first) {
-                self.activity.http2.store(received.starts_with(b"PRI"), Ordering::Relaxed);
+            if std::mem::take(&mut self.first) && received.starts_with(b"PRI") {
+                self.activity.http2.store(true, Ordering::Relaxed);
+                self.framing.lose();
             }
+            self.framing.look(received);
             self.activity.received();
         }
         result

@@ -3,7 +3,9 @@
 //! Store, clock, listener and randomness are handed in ([`App::build`], [`serve`]), so that the whole server can run inside a
 //! simulator and tests can move time. [`run`] hands in the real ones.
 
+mod addresses;
 mod allowance;
+mod answers;
 mod app;
 pub mod artifacts;
 mod auth;
@@ -13,9 +15,11 @@ mod bodies;
 mod coalesce;
 mod connection;
 pub mod crash;
+mod disks;
 mod dispatch;
 pub mod entropy;
 mod error;
+mod framing;
 mod github;
 pub mod grpc;
 mod hearing;
@@ -25,9 +29,11 @@ mod lanes;
 mod loops;
 mod metrics;
 mod namespaces;
+mod outgoing;
 mod polls;
 mod pool_metrics;
 pub mod providers;
+mod proxies;
 mod runner_pools;
 pub mod service;
 mod settings;
@@ -55,6 +61,8 @@ use crate::entropy::SystemEntropy;
 
 /// Name of the file in the data directory that holds the server's address while it runs.
 pub const ADDRESS_FILE: &str = "server.addr";
+/// Pause between attempts to open a store again that has moved.
+const REOPEN_PAUSE: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// Opens the store that the settings name.
 pub async fn open_store(settings: &Settings, clock: Clock) -> Result<Arc<dyn Store>, StoreError> {
@@ -118,12 +126,22 @@ pub async fn serve(app: App, listener: impl Listener, shutdown: impl Future<Outp
     app.store.close().await;
 }
 
+/// Providers of machines, by name.
+pub type Providers = Vec<(&'static str, Arc<dyn providers::Provider>)>;
+
 /// Runs a server as the settings say, with these providers besides its own, until `shutdown`.
 pub async fn run(
     settings: Settings,
-    providers: Vec<(&'static str, Arc<dyn providers::Provider>)>,
+    providers: Providers,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), String> {
+    // The usual limit of open files is far below the usual number of connections; a process may
+    // raise it to the hard one itself.
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let raised = rustix::process::Rlimit { current: files.maximum, maximum: files.maximum };
+    if let Err(error) = rustix::process::setrlimit(rustix::process::Resource::Nofile, raised) {
+        tracing::debug!(%error, "the limit of open files stays as it is");
+    }
     // Inputs and outputs are nobody else's business.
     std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
         .recursive(true)
@@ -132,33 +150,82 @@ pub async fn run(
     if is_open_to_others(&settings.data) {
         tracing::warn!(directory = %settings.data.display(), "others on this machine can look into the data directory; chmod 700 closes it");
     }
-    let store = open_store(&settings, Clock::Real).await.map_err(|error| match settings.sqlite_path() {
-        Some(path) => format!("cannot open {}: {error}", path.display()),
-        None => format!("cannot open the PostgreSQL database: {error}"),
-    })?;
+    let mut app = open(&settings, &providers).await?;
     let listener = tokio::net::TcpListener::bind(&settings.listen)
         .await
+        .and_then(tokio::net::TcpListener::into_std)
         .map_err(|error| format!("cannot listen on {}: {error}", settings.listen))?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
-    let storage = open_storage(&settings)?;
-    let app = App::build(store, storage, settings, Arc::new(SystemEntropy))
-        .await
-        .map_err(|error| format!("cannot start: {error}"))?;
     if let Some(key) = service::keys::first(&app).await? {
-        let path = app.settings.admin_key_path();
+        let path = settings.admin_key_path();
         println!("The first admin API key, shown this once (and left in {}):\n\n    {key}\n", path.display());
     }
-    providers.into_iter().for_each(|(name, provider)| app.pools.providers.add(name, provider));
-    app.pools.listens_on(address);
-    let address_file = app.settings.data.join(ADDRESS_FILE);
+    let address_file = settings.data.join(ADDRESS_FILE);
     std::fs::write(&address_file, address.to_string())
         .map_err(|error| format!("cannot write {}: {error}", address_file.display()))?;
     println!("Baton listens on http://{address} (store: {})", app.store.kind());
     tokio::spawn(report_storages(app.storage.clone()));
-    tracing::info!(%address, store = app.store.kind(), "listening");
-    serve(app, listener, shutdown).await;
+    let stopping = CancellationToken::new();
+    let stopped = stopping.clone();
+    tokio::spawn(async move {
+        shutdown.await;
+        stopped.cancel();
+    });
+    loop {
+        tracing::info!(%address, store = app.store.kind(), "listening");
+        app.pools.listens_on(address);
+        let own = listener.try_clone().and_then(tokio::net::TcpListener::from_std);
+        let own = own.map_err(|error| format!("cannot listen on {address}: {error}"))?;
+        let store = app.store.clone();
+        let mut serving = tokio::spawn(serve(app, own, stopped_or_moved(stopping.clone(), store.clone())));
+        tokio::select! {
+            _ = &mut serving => break,
+            () = store.moved() => {}
+        }
+        // The database has moved to a standby. Everything in memory goes, and only the open port
+        // stays. Calls that are under way end beside what follows: none of them can reach the store
+        // any more.
+        tokio::time::sleep(REOPEN_PAUSE).await;
+        let Some(again) = open_again(&settings, &providers, &stopping).await else { break };
+        app = again;
+    }
     let _ = std::fs::remove_file(&address_file);
     Ok(())
+}
+
+/// Opens store and storage, and puts a server on them together.
+async fn open(settings: &Settings, providers: &Providers) -> Result<App, String> {
+    let store = open_store(settings, Clock::Real).await.map_err(|error| match settings.sqlite_path() {
+        Some(path) => format!("cannot open {}: {error}", path.display()),
+        None => format!("cannot open the PostgreSQL database: {error}"),
+    })?;
+    let storage = open_storage(settings)?;
+    let app = App::build(store, storage, settings.clone(), Arc::new(SystemEntropy))
+        .await
+        .map_err(|error| format!("cannot start: {error}"))?;
+    providers.iter().for_each(|(name, provider)| app.pools.providers.add(name, provider.clone()));
+    Ok(app)
+}
+
+/// As [`open`], as often as it takes. Nothing when the server is asked to stop first.
+async fn open_again(settings: &Settings, providers: &Providers, stopping: &CancellationToken) -> Option<App> {
+    loop {
+        match open(settings, providers).await {
+            Ok(app) => return Some(app),
+            Err(error) => tracing::warn!(error, "the store cannot be opened again yet"),
+        }
+        tokio::select! {
+            () = stopping.cancelled() => return None,
+            () = tokio::time::sleep(REOPEN_PAUSE) => {}
+        }
+    }
+}
+
+async fn stopped_or_moved(stopping: CancellationToken, store: Arc<dyn Store>) {
+    tokio::select! {
+        () = stopping.cancelled() => {}
+        () = store.moved() => {}
+    }
 }
 
 /// Says in the log where files are kept, and whether they can be.

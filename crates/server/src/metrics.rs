@@ -75,6 +75,7 @@ pub struct Metrics {
     pub call_seconds: Histogram,
     pub streams: Gauge,
     pub connections: Gauge,
+    pub connections_refused: Counter,
     pub polls_waiting: Gauge,
     /// Builds that have been silent for long.
     pub builds_stuck: Gauge,
@@ -120,6 +121,7 @@ impl Metrics {
             call_seconds: Histogram::new(exponential_buckets(0.000_1, 2.0, 18)),
             streams: Gauge::default(),
             connections: Gauge::default(),
+            connections_refused: Counter::default(),
             polls_waiting: Gauge::default(),
             builds_stuck: Gauge::default(),
             pools: PoolMetrics::default(),
@@ -180,6 +182,11 @@ impl Metrics {
         );
         registry.register("grpc_streams", "Open streams of workers", self.streams.clone());
         registry.register("connections", "Open connections", self.connections.clone());
+        registry.register(
+            "connections_refused",
+            "Connections for which there was no room, with none idle",
+            self.connections_refused.clone(),
+        );
         registry.register("polls_waiting", "Claims that wait for work", self.polls_waiting.clone());
         registry.register("builds_stuck", "Builds that have been silent for long", self.builds_stuck.clone());
         self.pools.register(registry);

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 
 use crate::bell::Bell;
 use crate::coalesce::{Coalescer, Item};
-use crate::github::Github;
+use crate::github::{Github, GithubScope};
 use crate::pool_metrics::PoolLabels;
 use crate::providers::{Ended, PoolInfo, Providers};
 use crate::service::news::News;
@@ -229,18 +229,26 @@ impl RunnerPools {
 
     /// A pool, as providers see it.
     pub(crate) fn info(&self, pool: &Pool) -> PoolInfo {
+        let mut spec = pool.spec.clone();
+        GithubScope::strip(&mut spec.options);
         PoolInfo {
             // Numbers of pools are never used again, so a new pool of an old name does not get its machines.
             tag: format!("{}-{}", self.installation, pool.number),
             namespace: pool.namespace.clone(),
             name: pool.name.clone(),
-            spec: pool.spec.clone(),
+            spec,
         }
     }
 
     /// Notes where this server listens.
     pub(crate) fn listens_on(&self, address: SocketAddr) {
         let _ = self.address.set(address);
+    }
+
+    /// The address of this server, as agents are told of it when nothing else is said.
+    pub(crate) fn address(&self, settings: &Settings) -> Option<IpAddr> {
+        let said = self.address.get().copied().or_else(|| settings.listen.parse().ok())?;
+        Some(if said.ip().is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { said.ip() })
     }
 
     /// Where agents reach a server.

@@ -73,9 +73,14 @@ impl KnownWorker {
         confirmed.filter(|(at, _)| at.elapsed() < age).map(|(_, status)| status)
     }
 
+    /// Whether this number or a later one was asked with here.
+    pub fn has_asked(&self, claim_no: i64) -> bool {
+        claim_no <= self.last_claim_no.load(Ordering::Relaxed)
+    }
+
     /// Claim numbers must be asked for again when they are not newer than the last one answered here.
     pub fn may_repeat(&self, claim_no: i64) -> bool {
-        claim_no <= self.last_claim_no.load(Ordering::Relaxed) || self.last_claim_no.load(Ordering::Relaxed) == i64::MIN
+        self.has_asked(claim_no) || self.last_claim_no.load(Ordering::Relaxed) == i64::MIN
     }
 }
 

@@ -1,6 +1,6 @@
 -- Notes a file that is about to be written. A result only while its lease is the live one; says whether it is.
 with held as materialized (
-    select 1 from live where live.run_id = $4::uuid and live.epoch = $6::integer and live.state in (1, 2) for key share
+    select 1 from live where live.run_id = $4::uuid and live.epoch = $6::bigint and live.state in (1, 2) for key share
 ),
 added as (
     insert into artifacts (artifact_id, namespace, run_id, kind, epoch, created_at, name, path)

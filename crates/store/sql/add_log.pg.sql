@@ -2,7 +2,7 @@
 -- build_progress. $11 is how many lines the lease has added before, by its own count, if it counts. Nothing back means that something stood in the way; the longer way finds out what.
 with clock as materialized (select coalesce($1::bigint, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now),
 held as materialized (
-    select 1 from live where live.run_id = $2::uuid and live.epoch = $3::integer and live.state in (1, 2) for key share
+    select 1 from live where live.run_id = $2::uuid and live.epoch = $3::bigint and live.state in (1, 2) for key share
 ),
 tail as (
     update build_progress set log_lines = log_lines + $4::bigint, log_bytes = log_bytes + $5::bigint, log_at = clock.now,

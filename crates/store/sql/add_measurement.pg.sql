@@ -1,6 +1,6 @@
 -- Keeps a measurement of a live lease, and drops the oldest of its build beyond $7.
 with held as materialized (
-    select 1 from live where live.run_id = $2::uuid and live.epoch = $3::integer and live.state in (1, 2) for key share
+    select 1 from live where live.run_id = $2::uuid and live.epoch = $3::bigint and live.state in (1, 2) for key share
 ),
 counted as (
     update build_progress set measured = build_progress.measured + 1

@@ -1,6 +1,6 @@
 -- Makes a draft that is all there the result of a lease, while that is the live one. Says whether it did.
 with held as materialized (
-    select 1 from live where live.run_id = $2::uuid and live.epoch = $3::integer and live.state in (1, 2) for key share
+    select 1 from live where live.run_id = $2::uuid and live.epoch = $3::bigint and live.state in (1, 2) for key share
 ),
 bound as (
     update artifacts set kind = 2, run_id = $2, epoch = $3

@@ -1,7 +1,7 @@
 -- Finds which leases are lost. Those that are held and not started have been started: their worker speaks of them.
 -- Rows are looked up as in complete_runs.
 with given as materialized (
-    select * from unnest($2::uuid[], $3::uuid[], $4::integer[]) with ordinality
+    select * from unnest($2::uuid[], $3::uuid[], $4::bigint[]) with ordinality
         as given(worker_id, run_id, epoch, ordinal)
 ),
 started as (

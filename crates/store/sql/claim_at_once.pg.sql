@@ -1,5 +1,6 @@
 -- Claims for one waiting worker in one statement, where nothing asks for more: its queue has no pause, rate or key limit, no
--- run has to be made claimable first, and the worker can take all it asks for. Otherwise it changes nothing and returns no row.
+-- run has to be made claimable first, the worker can take all it asks for, and no earlier call of this claim was answered ($8, its
+-- number; $12 without one). Otherwise it changes nothing and returns no row.
 -- The worker is locked first, against the usual order; this waits for no other row after it, so no circle can close.
 with clock as materialized (select coalesce($1::bigint, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now),
 plain as materialized (
@@ -20,6 +21,8 @@ fit as materialized (
     from plain cross join worker_live
     where worker_live.worker_id = $4::uuid and worker_live.status = 0 and worker_live.unfit is null
       and worker_live.active + $5::integer <= worker_live.max_concurrent
+      and not is_answered(worker_live.answered_no, worker_live.answered_bits, $8::bigint)
+      and (not $12::boolean or worker_live.active = 0)
     for update of worker_live
 ),
 found as (
@@ -53,9 +56,10 @@ claimed as (
     update live set
         state = case when $9::boolean then 2 else 1 end,
         place = 3,
-        epoch = live.epoch + 1,
+        told = 0,
+        epoch = (live.epoch & 4294967295) + 1 | $13::bigint,
         worker_id = $4,
-        claim_no = $8::bigint,
+        claim_no = $8,
         claimed_at = (select now from fit),
         started_at = case when $9 then (select now from fit) end,
         timeout_at = (select now from fit) + (
@@ -68,7 +72,10 @@ claimed as (
     returning live.run_id, live.epoch, live.failures, live.priority, live.timeout_at, live.key
 ),
 counted as (
-    update worker_live set active = worker_live.active + given.runs
+    update worker_live set
+        active = worker_live.active + given.runs,
+        answered_no = greatest(worker_live.answered_no, $8),
+        answered_bits = answered_with(worker_live.answered_no, worker_live.answered_bits, $8)
     from (select count(*)::integer as runs from claimed) given
     where worker_live.worker_id = $4 and given.runs > 0
 )

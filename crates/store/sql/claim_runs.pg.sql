@@ -1,25 +1,32 @@
--- Hands locked runs to workers, all or none: when one of the workers cannot take its share, nothing changes.
+-- Hands locked runs to workers, all or none: when one of the workers cannot take its share, or its claim was answered before,
+-- nothing changes.
 -- Workers are locked in the order of their identifiers, so that two claims do not wait for each other in a circle.
 -- The rows are locked, so they are still on the spots where they were picked. Going there and not through an index keeps the
 -- planner, which may have counted while the table was empty, from reading all of it for a few rows.
 with fit as materialized (
-    select worker_live.worker_id, share.runs
-    from unnest($2::uuid[], $3::integer[]) as share(worker_id, runs) join worker_live using (worker_id)
+    select worker_live.worker_id, share.runs, share.number, share.bits
+    from unnest($2::uuid[], $3::integer[], $10::bigint[], $12::bigint[]) as share(worker_id, runs, number, bits)
+    join worker_live using (worker_id)
     where worker_live.status = 0 and worker_live.unfit is null
       and worker_live.active + share.runs <= worker_live.max_concurrent
+      and not is_any_answered(worker_live.answered_no, worker_live.answered_bits, share.number, share.bits)
     order by worker_live.worker_id
     for update of worker_live
 ),
 verdict as materialized (select count(*) = cardinality($2) as all_fit from fit),
 counted as (
-    update worker_live set active = worker_live.active + fit.runs
+    update worker_live set
+        active = worker_live.active + fit.runs,
+        answered_no = greatest(worker_live.answered_no, fit.number),
+        answered_bits = answered_with_all(worker_live.answered_no, worker_live.answered_bits, fit.number, fit.bits)
     from fit, verdict
     where worker_live.worker_id = fit.worker_id and verdict.all_fit
 )
 update live set
     state = case when given.start then 2 else 1 end,
     place = 3,
-    epoch = live.epoch + 1,
+    told = 0,
+    epoch = (live.epoch & 4294967295) + 1 | $11::bigint,
     worker_id = given.worker_id,
     claim_no = given.claim_no,
     claimed_at = $1::bigint,

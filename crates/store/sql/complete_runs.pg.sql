@@ -4,7 +4,7 @@
 -- while the table was empty, any join would make it read all of it.
 with clock as materialized (select coalesce($1::bigint, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now),
 done as materialized (
-    select * from unnest($2::uuid[], $3::integer[], $4::bytea[]) with ordinality
+    select * from unnest($2::uuid[], $3::bigint[], $4::bytea[]) with ordinality
         as done(run_id, epoch, output, ordinal)
 ),
 gone as (
@@ -18,7 +18,7 @@ noted as (
     insert into ended (run_id, state, epoch, failures, losses, ended_at, claimed_at, started_at, lease_end, worker_id, output)
     select gone.run_id, 4, gone.epoch, gone.failures, gone.losses, clock.now, gone.claimed_at, gone.started_at, 0,
         gone.worker_id, done.output
-    from gone join done using (run_id) cross join clock
+    from gone join done using (run_id, epoch) cross join clock
 ),
 told as (
     insert into outbox (run_id, parent, parent_position, has_children)
@@ -38,7 +38,7 @@ counted as (
 warmed as (
     insert into affinity (queue_id, key, worker_name, at)
     select distinct on (gone.queue_id, gone.affinity) gone.queue_id, gone.affinity, workers.name, clock.now
-    from gone join done using (run_id) join workers using (worker_id) cross join clock
+    from gone join done using (run_id, epoch) join workers using (worker_id) cross join clock
     where gone.affinity is not null
     order by gone.queue_id, gone.affinity, done.ordinal desc
     on conflict (queue_id, key) do update set worker_name = excluded.worker_name, at = excluded.at

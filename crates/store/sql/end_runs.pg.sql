@@ -5,7 +5,7 @@ with gone as (
 noted as (
     insert into ended (run_id, state, reason, epoch, failures, losses, claimed_at, started_at, lease_end, worker_id, error, ended_at)
     select given.*, $1::bigint
-    from unnest($2, $3::smallint[], $4::smallint[], $5::integer[], $6::integer[], $7::integer[], $8::bigint[], $9::bigint[],
+    from unnest($2, $3::smallint[], $4::smallint[], $5::bigint[], $6::integer[], $7::integer[], $8::bigint[], $9::bigint[],
                 $10::smallint[], $11::uuid[], $12::text[]) as given
 )
 insert into outbox (run_id, parent, parent_position, has_children)

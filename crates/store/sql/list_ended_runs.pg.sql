@@ -7,7 +7,7 @@ select runs.run_id, runs.lane_id, coalesce(live.state, ended.state) as state, co
     coalesce(live.started_at, ended.started_at) as started_at, live.timeout_at, live.lease_until, live.cancel_by,
     live.place, ended.ended_at, ended.reason,
     case when live.run_id is null then ended.error else (
-        select attempts.error from attempts where attempts.run_id = runs.run_id order by attempts.epoch desc limit 1
+        select attempts.error from attempts where attempts.run_id = runs.run_id order by attempts.epoch & 4294967295 desc limit 1
     ) end as error
 from ended
 join runs on runs.run_id = ended.run_id

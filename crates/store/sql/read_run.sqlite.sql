@@ -6,7 +6,7 @@ select runs.run_id, runs.lane_id, coalesce(live.state, ended.state) as state, co
     coalesce(live.started_at, ended.started_at) as started_at, live.timeout_at, live.lease_until, live.cancel_by,
     live.place is 2 as blocked, ended.ended_at, ended.reason,
     iif(ended.run_id is null,
-        (select error from attempts where attempts.run_id = runs.run_id order by attempts.epoch desc limit 1), ended.error) as error
+        (select error from attempts where attempts.run_id = runs.run_id order by attempts.epoch & 4294967295 desc limit 1), ended.error) as error
 from runs
 left join live on live.run_id = runs.run_id
 left join ended on ended.run_id = runs.run_id

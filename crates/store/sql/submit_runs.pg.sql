@@ -12,6 +12,7 @@ taker as materialized (
       and worker_live.status = 0 and worker_live.unfit is null
       and worker_live.active + (select count(*) from unnest($17::boolean[]) as meant(is_meant) where is_meant)
           <= worker_live.max_concurrent
+      and not is_answered(worker_live.answered_no, worker_live.answered_bits, $20::bigint)
       and not exists (
         select 1 from unnest($23::integer[]) with ordinality as wanted(lane_id, ordinal)
         cross join generate_series(0, $25::integer - 1) as step(level)
@@ -69,8 +70,8 @@ placed as (
            case when worker_id is null then 0 when $21::boolean then 2 else 1 end,
            case when worker_id is not null then 3 when due_at > now then 1 else 0 end,
            level, priority, coalesce(place_given, due_at), due_at, key, affinity, size,
-           case when worker_id is null then 0 else 1 end, worker_id,
-           case when worker_id is not null then $20::bigint end,
+           case when worker_id is null then 0 else 1 | $27::bigint end, worker_id,
+           case when worker_id is not null then $20 end,
            case when worker_id is not null then now end,
            case when worker_id is not null and $21 then now end,
            case when worker_id is not null then now + (options::json ->> 'timeout_ms')::bigint end,
@@ -79,7 +80,10 @@ placed as (
     returning run_id, worker_id, timeout_at
 ),
 counted as (
-    update worker_live set active = worker_live.active + taken.runs
+    update worker_live set
+        active = worker_live.active + taken.runs,
+        answered_no = greatest(worker_live.answered_no, $20),
+        answered_bits = answered_with(worker_live.answered_no, worker_live.answered_bits, $20)
     from (select worker_id, count(*)::integer as runs from placed where worker_id is not null group by worker_id) taken
     where worker_live.worker_id = taken.worker_id
 )

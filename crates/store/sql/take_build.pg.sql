@@ -15,7 +15,7 @@ counted as (
     update worker_live set active = worker_live.active + 1 from fit where worker_live.worker_id = fit.worker_id
 )
 update live set
-    state = 2, place = 3, epoch = live.epoch + 1, worker_id = fit.worker_id, claim_no = 0, claimed_at = clock.now,
+    state = 2, place = 3, epoch = 1 | $4::bigint, worker_id = fit.worker_id, claim_no = 0, claimed_at = clock.now,
     started_at = clock.now, timeout_at = null, lease_until = null
 from free, fit, clock
 where live.run_id = free.run_id

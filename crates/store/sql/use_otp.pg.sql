@@ -3,7 +3,7 @@
 with clock as materialized (select coalesce($1::bigint, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now),
 held as materialized (
     select live.claimed_at from live
-    where live.run_id = $2::uuid and live.epoch = $3::integer and live.state in (1, 2) for key share
+    where live.run_id = $2::uuid and live.epoch = $3::bigint and live.state in (1, 2) for key share
 ),
 used as (
     insert into machines (run_id, epoch, otp_used_at)

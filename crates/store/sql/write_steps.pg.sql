@@ -3,7 +3,7 @@
 -- enough: whoever ends a lease needs the row for himself. Rows are looked up as in complete_runs.
 with clock as materialized (select coalesce($1::bigint, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now),
 given as materialized (
-    select * from unnest($2::uuid[], $3::integer[], $4::integer[], $5::smallint[], $6::text[], $7::bytea[], $8::bigint[], $9::bigint[])
+    select * from unnest($2::uuid[], $3::bigint[], $4::integer[], $5::smallint[], $6::text[], $7::bytea[], $8::bigint[], $9::bigint[])
         with ordinality as given(run_id, epoch, position, kind, name, output, message, took_ms, ordinal)
 ),
 held as materialized (

@@ -33,8 +33,8 @@ pub trait Builds: Send + Sync {
     ) -> StoreResult<BuildAnswer>;
     /// Hands a build that waits, and was never handed to anybody, to a worker that reports its end,
     /// however much that has to do already. `None` when there is no such build, or the worker is
-    /// not online: then nothing changes.
-    async fn take_build(&self, run: RunId, worker: WorkerId) -> StoreResult<Option<LeaseRef>>;
+    /// not online: then nothing changes. `die` as in a [`crate::ClaimRequest`].
+    async fn take_build(&self, run: RunId, worker: WorkerId, die: u32) -> StoreResult<Option<LeaseRef>>;
     /// The builds of these runs, in the order asked for; `None` for runs that are no builds.
     async fn builds(&self, runs: &[RunId]) -> StoreResult<Vec<Option<Build>>>;
     /// Counts over all builds of a namespace (`None`: all); `since` counts those submitted then or later. Reads the builds

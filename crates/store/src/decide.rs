@@ -2,7 +2,7 @@
 //! Both stores read rows, ask here, and write what they are told.
 
 use baton_core::machine::{self, Expiry, Options};
-use baton_core::{Failure, LeaseEnd, Millis, Refused, Run, RunId, State, WorkerId, order};
+use baton_core::{Failure, LeaseEnd, Millis, Reason, Refused, Run, RunId, State, WorkerId, order};
 
 use crate::{Due, FOR_GOOD, LaneId, LeaseRef, QueueId, Verdict, Woken};
 
@@ -66,11 +66,63 @@ pub(crate) enum Act<'a> {
     Cancel {
         grace_ms: Millis,
     },
-    Expire(Expiry),
+    /// Something has passed; with what is known of it besides.
+    Expire(Expiry, Option<&'a LastSigns>),
     /// The deadline of the whole run has passed: it is cancelled, or has failed.
     TimeOut {
         cancels: bool,
     },
+}
+
+/// What is known of a run that has lost its worker once too often. A person has to find out why.
+#[derive(Clone, Debug)]
+pub(crate) struct LastSigns {
+    pub is_workflow: bool,
+    /// When the worker was last heard of.
+    pub seen_at: Option<Millis>,
+    /// The step that was begun last, as far as anybody has said.
+    pub step: Option<LastStep>,
+}
+
+/// The last step of a workflow that is on record.
+#[derive(Clone, Debug)]
+pub(crate) struct LastStep {
+    pub name: String,
+    pub position: u32,
+    /// Begun and not ended. Workers need not say that a step begins: without it, the run was lost
+    /// after this step.
+    pub is_begun: bool,
+}
+
+impl LastSigns {
+    fn poison_message(&self, losses: u32, now: Millis) -> String {
+        let silence = match self.seen_at {
+            Some(seen_at) => {
+                let ms = now.saturating_sub(seen_at).max(0);
+                format!("the last one gave no sign of life for {}.{} s", ms / 1_000, ms % 1_000 / 100)
+            }
+            None => "the last one gave no sign of life for longer than its lease".to_owned(),
+        };
+        let place = match &self.step {
+            Some(LastStep { name, position, is_begun: true }) => {
+                format!(", and the last step begun was {name:?} (position {position})")
+            }
+            Some(LastStep { name, position, is_begun: false }) => {
+                format!(", in what comes after the step {name:?} (position {position}), the last on record")
+            }
+            None if self.is_workflow => ", before any step was on record".to_owned(),
+            None => String::new(),
+        };
+        let plural = if losses == 1 { "" } else { "s" };
+        format!(
+            "the run has lost {losses} worker{plural}; {silence}{place}. Find out what it does to its workers, then retry it"
+        )
+    }
+}
+
+/// True when this expiry makes the run poison, so that its last signs are worth looking for.
+pub(crate) fn is_poisoned_by(row: &LiveRow, what: Expiry, now: Millis) -> bool {
+    machine::expire(&row.rules, what, &row.options, now, 0.0).is_ok_and(|next| next.reason == Some(Reason::Poison))
 }
 
 /// What is to be written.
@@ -189,11 +241,14 @@ fn rule(
             let next = machine::cancel(run, now.saturating_add(*grace_ms))?;
             (next, None, None)
         }
-        Act::Expire(what) => (
-            machine::expire(run, *what, &row.options, now, jitter)?,
-            Some(what.lease_end()),
-            Some(expiry_message(*what, &row.options)),
-        ),
+        Act::Expire(what, signs) => {
+            let next = machine::expire(run, *what, &row.options, now, jitter)?;
+            let message = match signs {
+                Some(signs) if next.reason == Some(Reason::Poison) => signs.poison_message(next.losses, now),
+                Some(_) | None => expiry_message(*what, &row.options),
+            };
+            (next, Some(what.lease_end()), Some(message))
+        }
         Act::TimeOut { cancels } => {
             let next = match (*cancels, run.state.is_held()) {
                 (true, true) => machine::expire(run, Expiry::CancelGrace, &row.options, now, jitter)?,
@@ -216,7 +271,7 @@ pub(crate) fn refuse_ended(act: &Act<'_>, state: State, past: Option<LeaseEnd>) 
         Act::Sleep(_) => repeats(LeaseEnd::Slept),
         Act::Cancelled(_) => repeats(LeaseEnd::Cancelled),
         Act::Cancel { .. } => state == State::Cancelled,
-        Act::Start | Act::Wake | Act::Expire(_) | Act::TimeOut { .. } => false,
+        Act::Start | Act::Wake | Act::Expire(..) | Act::TimeOut { .. } => false,
     };
     if same { Refused::AlreadyDone } else { Refused::Ended }
 }
@@ -269,12 +324,12 @@ mod tests {
 
     fn act(act: Act<'_>) -> Decision {
         let row = held();
-        decide(&row, &act, LeaseRef { run: row.run, epoch: Epoch(1) }, None, 5_000, 0.5).unwrap()
+        decide(&row, &act, LeaseRef { run: row.run, epoch: Epoch::new(1) }, None, 5_000, 0.5).unwrap()
     }
 
     #[test]
     fn what_comes_back_unfinished_keeps_its_place_in_the_line() {
-        for decision in [act(Act::GiveBack("")), act(Act::Expire(Expiry::Lease))] {
+        for decision in [act(Act::GiveBack("")), act(Act::Expire(Expiry::Lease, None))] {
             assert_eq!((decision.place, decision.order_at), (Place::Ready, 100));
             assert!(decision.level < order::level(5, false));
         }
@@ -282,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_retry_lines_up_at_its_due_time() {
-        let decision = act(Act::Expire(Expiry::Timeout));
+        let decision = act(Act::Expire(Expiry::Timeout, None));
         assert_eq!((decision.place, decision.order_at), (Place::Later, 6_000));
         assert_eq!(decision.end, Some(LeaseEnd::TimedOut));
         let mut woken = Woken::default();

@@ -121,6 +121,22 @@ pub trait Store: Builds + Workflows + Payloads + Schedules + Namespaces + Pools 
     /// The runs that a worker got with this claim number and still holds: the answer that was lost.
     /// `None`: all that it holds and has not started.
     async fn claimed(&self, worker: WorkerId, claim_no: Option<i64>) -> StoreResult<Vec<Claimed>>;
+    /// As [`Store::claimed`], to be told to the worker. From then on [`Store::give_back_unheard`]
+    /// leaves them out.
+    async fn repeat_claim(&self, worker: WorkerId, claim_no: Option<i64>) -> StoreResult<Vec<Claimed>>;
+    /// Gives back leases that nobody has heard of, but for those that their workers have asked for
+    /// again.
+    async fn give_back_unheard(&self, leases: Vec<LeaseRef>, why: &str) -> StoreResult<Woken>;
+    /// Whether earlier calls of these claims were answered, as [`ClaimSlot::asked_ms_ago`] says.
+    async fn answered(&self, asked: Vec<Asked>) -> StoreResult<Vec<bool>>;
+    /// Notes that these claims are answered with nothing, so that no server hands out runs for them
+    /// any more. False for those that were answered before: [`Store::repeat_claim`] has what they
+    /// brought.
+    async fn answer_claims(&self, claims: Vec<(WorkerId, i64)>) -> StoreResult<Vec<bool>>;
+    /// A worker begins to ask with this number, although it was answered before. Nothing is changed
+    /// when the worker holds something of it after all, which is the answer; or with `only_old`,
+    /// when the number is not far behind the last one that was answered.
+    async fn reopen_claim(&self, worker: WorkerId, claim_no: i64, only_old: bool) -> StoreResult<Vec<Claimed>>;
     /// Runs that a worker got longer than `age_ms` ago and still holds, without those it knows of; at most `limit`.
     async fn strays(
         &self,
@@ -224,6 +240,17 @@ pub trait Store: Builds + Workflows + Payloads + Schedules + Namespaces + Pools 
     async fn notify(&self, hints: &Hints) -> StoreResult<()>;
     /// Waits for such hints. None at all means "some were missed, look at all". A store that is not shared never returns.
     async fn listen(&self) -> StoreResult<Hints>;
+    /// Ends when this is no longer the store that was opened: a standby of the database took over,
+    /// or it was restored, and what it lost is lost. Nothing that is remembered of it may be used,
+    /// and every call fails; open it again. Most stores never move.
+    async fn moved(&self) {
+        std::future::pending().await
+    }
+    /// The version of the schema, and the last one that this program knows, if a newer program has
+    /// changed it since the store was opened.
+    async fn newer_schema(&self) -> StoreResult<Option<(i32, i32)>> {
+        Ok(None)
+    }
     /// Finishes what was begun and closes the store.
     async fn close(&self);
 }

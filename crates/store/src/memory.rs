@@ -217,4 +217,4 @@ pub(crate) fn sleeps_until(sleeps: impl Iterator<Item = Option<Millis>>, wake_at
 }
 
 /// Stands for the lease in a verb that needs none; the first claim of a run has epoch 1.
-pub(crate) const NO_LEASE: Epoch = Epoch(0);
+pub(crate) const NO_LEASE: Epoch = Epoch::new(0);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use baton_core::Millis;
+use baton_core::pools::spec::SIZE_MAX;
 use baton_core::pools::{BackoffRule, ClaimNo, ClaimReason, Limits, OrderId, PoolSpec, RunnerId};
 use baton_core::token::Hash;
 
@@ -16,6 +17,8 @@ use crate::{
 
 /// Most idle runners that one look of waiting claims considers, and that the keeper sees. Those that were used last come first.
 pub(crate) const IDLE_LOOK_MAX: i64 = 2_000;
+/// Most runners on their way that the keeper sees: as many as a pool may have.
+pub(crate) const COMING_LOOK_MAX: i64 = SIZE_MAX as i64;
 /// How many waits of claims [`Pools::pool_stats`] has.
 pub(crate) const WAITS_MAX: i64 = 1_000;
 
@@ -56,11 +59,12 @@ pub trait Pools: Send + Sync {
     async fn take_runners(&self, pool: PoolNo, rules: TakeRules) -> StoreResult<TakeAnswer>;
     /// Hands the runners of a claim over, all or none: when it has as many as it wants, and all are alive and registered.
     async fn commit_claim(&self, claim: ClaimNo, limits: Limits) -> StoreResult<CommitAnswer>;
-    /// Gives back some of the runners of a claim, which goes on.
+    /// Gives back some of the runners of a claim, which goes on. Why is kept with their moves.
     async fn give_back_runners(
         &self,
         claim: ClaimNo,
         runners: Vec<RunnerRef>,
+        why: &str,
         release_ms: Millis,
     ) -> StoreResult<Vec<RunnerAnswer>>;
     /// Ends a claim because its owner wants it no more, and gives back what it has.

@@ -140,6 +140,8 @@ pub struct NewOrder {
     pub runners: Vec<RunnerId>,
     /// How they are paid for.
     pub usage: Usage,
+    /// Of these types, as patterns, besides being of the pool's. None: any of those.
+    pub types: Vec<String>,
     /// How long a machine may take until its agent says that it is up.
     pub create_ms: Millis,
     /// How long the caller has to ask the provider before another server does.
@@ -157,6 +159,8 @@ pub struct Order {
     pub count: u32,
     /// How they are paid for.
     pub usage: Usage,
+    /// Of these types, as patterns, besides being of the pool's. None: any of those.
+    pub types: Vec<String>,
     /// When it was made.
     pub ordered_at: Millis,
     /// When a server is to ask the provider (again).

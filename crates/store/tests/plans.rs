@@ -123,7 +123,7 @@ async fn runs_that_cannot_be_cleaned_away_are_walked_over_once() {
         let submission = Submission { runs, dice: (0..u64::from(TAKEN)).collect() };
         store.submit(vec![submission]).await.unwrap().remove(0).unwrap();
         let slots = vec![new_slot(worker, vec![lanes[0].lane], TAKEN, round)];
-        let request = ClaimRequest { queue: lanes[0].queue, slots, limit: TAKEN as usize };
+        let request = ClaimRequest { queue: lanes[0].queue, slots, limit: TAKEN as usize, die: 7 };
         let claimed = store.claim(request).await.unwrap().claimed;
         assert_eq!(claimed.len(), TAKEN as usize);
         let done = |one: &Claimed| Completion { lease: LeaseRef { run: one.run, epoch: one.epoch }, output: None };
@@ -218,7 +218,7 @@ fn new_run(lane: Lane, key: Option<&str>) -> NewRun {
 }
 
 fn new_slot(worker: WorkerId, lanes: Vec<LaneId>, room: u32, claim_no: i64) -> ClaimSlot {
-    ClaimSlot { worker, name: "worker".into(), lanes, room, claim_no, start: false, lease_ms: None }
+    ClaimSlot { worker, name: "worker".into(), lanes, room, claim_no, start: false, lease_ms: None, asked_ms_ago: None }
 }
 
 /// Every verb that a busy server calls often.
@@ -230,11 +230,11 @@ async fn exercise(store: &dyn Store, lanes: &[Lane]) {
     let submission = Submission { runs, dice: vec![1, 2, 3] };
     let submitted = store.submit(vec![submission]).await.unwrap().remove(0).unwrap();
     let slot = new_slot(worker, lane_ids.clone(), 20, 1);
-    let claim = |slots: Vec<ClaimSlot>| ClaimRequest { queue: lanes[0].queue, slots, limit: 20 };
+    let claim = |slots: Vec<ClaimSlot>| ClaimRequest { queue: lanes[0].queue, slots, limit: 20, die: 7 };
     let claimed = store.claim(claim(vec![slot.clone()])).await.unwrap().claimed;
     assert_eq!(claimed.len(), 20);
     // Two who wait are served in another way than one.
-    let two = vec![ClaimSlot { room: 5, claim_no: 2, ..slot.clone() }, ClaimSlot { room: 5, claim_no: 2, ..slot }];
+    let two = vec![ClaimSlot { room: 5, claim_no: 0, ..slot.clone() }, ClaimSlot { room: 5, claim_no: 0, ..slot }];
     assert_eq!(store.claim(claim(two)).await.unwrap().claimed.len(), 10);
     let held: Vec<_> = claimed.iter().map(|one| LeaseRef { run: one.run, epoch: one.epoch }).collect();
     let failure =
@@ -293,7 +293,7 @@ async fn exercise_builds(store: &dyn Store, lane: Lane) {
     let worker = WorkerId::from_random(8);
     store.register(new_worker(worker, 100)).await.unwrap();
     let slots = vec![new_slot(worker, vec![lane.lane], 1, 1)];
-    let claimed = store.claim(ClaimRequest { queue: lane.queue, slots, limit: 1 }).await.unwrap().claimed;
+    let claimed = store.claim(ClaimRequest { queue: lane.queue, slots, limit: 1, die: 7 }).await.unwrap().claimed;
     assert_eq!(claimed[0].run, submitted.run);
     let lease = LeaseRef { run: submitted.run, epoch: claimed[0].epoch };
     let result = NewArtifact { id: Uuid::from_u128(1), ..file(ArtifactOwner::Result(lease)) };

@@ -95,11 +95,12 @@ async fn claim(store: &PostgresStore, worker: WorkerId, lane: Lane, room: u32) -
         name: "worker".into(),
         lanes: vec![lane.lane],
         room,
-        claim_no: 1,
+        claim_no: 0,
         start: false,
         lease_ms: None,
+        asked_ms_ago: None,
     };
-    let request = ClaimRequest { queue: lane.queue, slots: vec![slot], limit: room as usize };
+    let request = ClaimRequest { queue: lane.queue, slots: vec![slot], limit: room as usize, die: 7 };
     let claimed = store.claim(request).await.unwrap().claimed;
     claimed.iter().map(|one| LeaseRef { run: one.run, epoch: one.epoch }).collect()
 }

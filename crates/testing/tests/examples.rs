@@ -18,6 +18,7 @@ examples! {
     order_saga = "../../sdk/examples/order_saga.rs";
     poller = "../../sdk/examples/poller.rs";
     priorities_and_namespaces = "../../sdk/examples/priorities_and_namespaces.rs";
+    thumbnails = "../../sdk/examples/thumbnails.rs";
 }
 
 use std::sync::{Arc, Mutex};
@@ -146,6 +147,17 @@ async fn a_thousand_images_are_resized() {
     let bytes: u64 = env.result(&handle).await.unwrap();
     assert_eq!(bytes, images.iter().map(|image| image.len() as u64).sum::<u64>());
     assert_eq!(completed_steps(&handle).await.len(), 1_000);
+}
+
+#[tokio::test]
+async fn thumbnails_are_computed_beside_the_runtime_and_once() {
+    let env = TestEnv::start().await;
+    env.worker("thumbnails").register("make_thumbnails", thumbnails::make_thumbnails);
+    let seeds: Vec<u64> = (0..20).collect();
+    let handle = env.begin("make_thumbnails", &seeds).await.unwrap();
+    let made: Vec<u64> = env.result(&handle).await.unwrap();
+    assert_eq!(made.len(), seeds.len());
+    assert_eq!(completed_steps(&handle).await.len(), seeds.len());
 }
 
 #[tokio::test]

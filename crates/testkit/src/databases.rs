@@ -34,6 +34,16 @@ impl Database {
     pub fn url(&self) -> &str {
         &self.url
     }
+
+    /// Changes something in it.
+    pub async fn run(&self, sql: &str) {
+        administer(&self.url, sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+
+    /// Another database with all that is in this one, which nobody may be connected to.
+    pub async fn copy(&self) -> Database {
+        make(&self.admin_url, &self.name).await
+    }
 }
 
 impl Drop for Database {
@@ -50,16 +60,20 @@ impl Drop for Database {
 
 /// Makes a database on the server whose superuser can use `admin_url`.
 pub(crate) async fn create(admin_url: &str) -> Database {
+    // template0 has no visitors: template1 cannot be copied while somebody is connected to it.
+    make(admin_url, "template0").await
+}
+
+async fn make(admin_url: &str, template: &str) -> Database {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let name = format!("baton_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-    // template0 has no visitors: template1 cannot be copied while somebody is connected to it.
-    let sql = format!("create database {name} template template0");
+    let sql = format!("create database {name} template {template}");
     administer(admin_url, &sql).await.unwrap_or_else(|error| panic!("no database on {admin_url}: {error}"));
     let (server, _) = admin_url.rsplit_once('/').expect("the URL ends with a database");
     Database { url: format!("{server}/{name}"), name, admin_url: admin_url.to_owned() }
 }
 
-async fn administer(admin_url: &str, sql: &str) -> Result<(), tokio_postgres::Error> {
+pub(crate) async fn administer(admin_url: &str, sql: &str) -> Result<(), tokio_postgres::Error> {
     let (client, connection) = tokio_postgres::connect(admin_url, NoTls).await?;
     let connection = tokio::spawn(connection);
     client.batch_execute(sql).await?;

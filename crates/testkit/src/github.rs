@@ -116,6 +116,11 @@ impl GitHub {
         self.with(|state| state.faults.push_back(fault));
     }
 
+    /// From now on calls go as they should.
+    pub fn recover(&self) {
+        self.with(|state| state.faults.clear());
+    }
+
     /// The next look whether GitHub says anything at all goes like this.
     pub fn next_probe(&self, fault: GitHubFault) {
         self.with(|state| state.probe_faults.push_back(fault));

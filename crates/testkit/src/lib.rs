@@ -10,6 +10,7 @@
 mod baton;
 mod databases;
 mod github;
+pub mod http2;
 mod pgbouncer;
 mod postgres;
 mod process;

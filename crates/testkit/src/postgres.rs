@@ -115,17 +115,102 @@ impl Postgres {
         }
     }
 
-    async fn launch(durable: bool) -> Postgres {
+    /// Starts a standby of this server, which follows it.
+    pub async fn standby(&self) -> Postgres {
+        let standby = Postgres::new(self.durable);
+        let port = self.port.to_string();
+        let answer = standby
+            .command("pg_basebackup")
+            .args([
+                "-h",
+                "127.0.0.1",
+                "-p",
+                &port,
+                "-U",
+                "baton",
+                "-R",
+                "-X",
+                "stream",
+                "-c",
+                "fast",
+                "--no-sync",
+                "-D",
+            ])
+            .arg(standby.data())
+            .output()
+            .expect("pg_basebackup cannot be started");
+        assert!(answer.status.success(), "pg_basebackup failed: {}", String::from_utf8_lossy(&answer.stderr));
+        standby.started().await
+    }
+
+    /// Waits with every commit for its standby from now on.
+    pub async fn wait_for_standby(&self) {
+        self.administer("alter system set synchronous_standby_names = '*'").await;
+        self.administer("select pg_reload_conf()").await;
+        self.until("select 1 from pg_stat_replication where sync_state = 'sync'").await;
+    }
+
+    /// Waits until its standby has heard of everything it has done so far.
+    pub async fn wait_until_followed(&self) {
+        let (client, connection) = tokio_postgres::connect(&self.url(), NoTls).await.expect("a server that runs");
+        tokio::spawn(connection);
+        let now = client.query_one("select pg_current_wal_lsn()::text", &[]).await.expect("a good query");
+        let now: String = now.get(0);
+        self.until(&format!("select 1 from pg_stat_replication where replay_lsn >= '{now}'::pg_lsn")).await;
+    }
+
+    /// Has this standby follow nobody any more. It stays a standby, and what its primary does from
+    /// now on it never hears of.
+    pub async fn stop_following(&self) {
+        self.administer("alter system set primary_conninfo = ''").await;
+        self.administer("select pg_reload_conf()").await;
+        self.until("select 1 where not exists (select 1 from pg_stat_wal_receiver)").await;
+    }
+
+    /// Makes this standby a server of its own right.
+    pub async fn promote(&self) {
+        self.administer("select pg_promote()").await;
+        self.until("select 1 where not pg_is_in_recovery()").await;
+    }
+
+    async fn administer(&self, sql: &str) {
+        databases::administer(&self.url(), sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+
+    /// Waits until this query finds something.
+    async fn until(&self, sql: &str) {
+        let (client, connection) = tokio_postgres::connect(&self.url(), NoTls).await.expect("a server that runs");
+        tokio::spawn(connection);
+        let until = Instant::now() + START_PATIENCE;
+        while client.query(sql, &[]).await.expect("a good query").is_empty() {
+            assert!(Instant::now() < until, "never true: {sql}");
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    fn new(durable: bool) -> Postgres {
         let programs = find_programs().unwrap_or_else(|| panic!("{MISSING}"));
         let home = tempfile::Builder::new().prefix("baton-postgres-").tempdir().expect("no temporary directory");
-        let mut postgres = Postgres { programs, home, port: crate::free_port(), durable, running: Mutex::new(None) };
+        std::fs::set_permissions(home.path(), PermissionsExt::from_mode(0o700)).expect("our own directory");
+        if let Some((user, group)) = unprivileged() {
+            chown(home.path(), Some(user), Some(group)).expect("root may give a directory away");
+        }
+        Postgres { programs, home, port: crate::free_port(), durable, running: Mutex::new(None) }
+    }
+
+    async fn launch(durable: bool) -> Postgres {
+        let postgres = Postgres::new(durable);
         postgres.init();
+        postgres.started().await
+    }
+
+    async fn started(mut self) -> Postgres {
         let until = Instant::now() + START_PATIENCE;
         // Somebody else may have taken the port between our look and the start.
         for _ in 0..5 {
-            match postgres.try_start(until).await {
-                Ok(()) => return postgres,
-                Err(log) if log.contains("Address already in use") => postgres.port = crate::free_port(),
+            match self.try_start(until).await {
+                Ok(()) => return self,
+                Err(log) if log.contains("Address already in use") => self.port = crate::free_port(),
                 Err(log) => panic!("PostgreSQL did not start:\n{log}"),
             }
         }
@@ -133,10 +218,6 @@ impl Postgres {
     }
 
     fn init(&self) {
-        std::fs::set_permissions(self.home.path(), PermissionsExt::from_mode(0o700)).expect("our own directory");
-        if let Some((user, group)) = unprivileged() {
-            chown(self.home.path(), Some(user), Some(group)).expect("root may give a directory away");
-        }
         let answer = self
             .command("initdb")
             .args(["--username=baton", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "-D"])
@@ -217,7 +298,7 @@ fn find_programs() -> Option<PathBuf> {
 
 /// The major version of the PostgreSQL in this directory, if there is a whole server.
 fn version(place: &Path) -> Option<u32> {
-    if !place.join("initdb").is_file() {
+    if ["initdb", "pg_basebackup"].iter().any(|program| !place.join(program).is_file()) {
         return None;
     }
     // "postgres (PostgreSQL) 15.13 (Debian 15.13-0+deb12u1)"

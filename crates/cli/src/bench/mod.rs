@@ -54,7 +54,8 @@ pub struct BenchArgs {
     /// Play a scenario with floors instead; ends with 1 when one is missed.
     #[arg(long, conflicts_with = "only")]
     scenario: Option<Scenario>,
-    /// How long a scenario keeps up its load; 300 for flat, 30 for idle, timers and pools unless given.
+    /// How long a scenario keeps up its load; 300 for flat, 30 for idle, timers and pools, 10
+    /// for each attack of hostile unless given.
     #[arg(long, requires = "scenario")]
     seconds: Option<u64>,
     /// Decides who is killed and when in workflow-kills; another one each time unless given.

@@ -46,6 +46,9 @@ pub struct BenchWorkerArgs {
     /// Play workflows of three steps, and leave a line in this file for each execution of a step.
     #[arg(long)]
     effects: Option<std::path::PathBuf>,
+    /// The namespace of these workflows.
+    #[arg(long, default_value = baton::proto::NAMESPACE_DEFAULT, requires = "effects")]
+    namespace: String,
 }
 
 /// Works until it has completed as many runs as it was told to.
@@ -58,7 +61,7 @@ pub async fn work(connection: &Connection, args: BenchWorkerArgs) -> Result<(), 
         api_key: connection.find_api_key()?.unwrap_or_default(),
     };
     if let Some(path) = args.effects {
-        return super::scenario::workflow_kills::three_steps::work(&target, &path).await;
+        return super::scenario::workflow_kills::three_steps::work(&target, &args.namespace, &path).await;
     }
     on_one_thread(async move {
         if let Some(slots) = args.stream {

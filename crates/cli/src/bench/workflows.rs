@@ -93,6 +93,11 @@ pub async fn drain(target: &Target, enough: usize, slots: u32) -> io::Result<usi
 
 /// A worker of the benchmark's queue that holds so many runs at once.
 pub async fn worker(target: &Target, slots: u32) -> io::Result<Worker> {
-    let worker = Worker::builder(format!("http://{}", target.address), QUEUE);
-    worker.api_key(&target.api_key).max_concurrent(slots).build().await.map_err(io::Error::other)
+    worker_with_threads(target, slots, 1).await
+}
+
+/// The same, with so many threads for blocking steps.
+pub async fn worker_with_threads(target: &Target, slots: u32, threads: usize) -> io::Result<Worker> {
+    let worker = Worker::builder(format!("http://{}", target.address), QUEUE).api_key(&target.api_key);
+    worker.max_concurrent(slots).blocking_threads(threads).build().await.map_err(io::Error::other)
 }

@@ -36,6 +36,23 @@ pub async fn until_ended<T>(
     }
 }
 
+/// Asks until there is an answer, whatever it is: for what may be said again, and must not be lost
+/// while a server restarts.
+pub async fn until_answered<T>(ask: impl AsyncFn() -> Result<T, ClientError>) -> Result<T, ClientError> {
+    let mut patience = Patience::new(Instant::now());
+    loop {
+        match ask().await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => {
+                if let Some(news) = patience.bear(error, Instant::now())? {
+                    eprintln!("baton: {news}");
+                }
+                sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
 /// For how long a server has not answered, and when that was last told.
 pub struct Patience {
     answered: Instant,

@@ -56,6 +56,7 @@ async fn a_full_disk_loses_nothing_and_passes() {
     let (acknowledged, refusal) = submit_until_refused(&client).await;
     assert!(matches!(&refusal, ClientError::Refused { status: 507, code, .. } if code == "disk_full"), "{refusal:?}");
     client.healthz().await.expect("the server lives");
+    eventually("a server that is not ready", async || client.readyz().await.err()).await;
     for id in held.iter().chain(&acknowledged) {
         client.run(id).await.expect("what was acknowledged can be read");
     }

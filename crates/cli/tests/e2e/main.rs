@@ -15,6 +15,7 @@ mod curl_builds;
 mod demo;
 #[cfg(target_os = "linux")]
 mod disk_full;
+mod failover;
 mod first_start;
 mod frozen_server;
 mod frozen_worker;
@@ -27,6 +28,7 @@ mod lost_answers;
 #[cfg(target_os = "linux")]
 mod never_reads;
 mod pooled;
+mod restored;
 #[cfg(target_os = "linux")]
 mod runner_pools;
 mod schedules;

@@ -3,6 +3,8 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
+use baton_testkit::http2;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
@@ -19,6 +21,10 @@ const CLIENTS: usize = 20;
 const REQUESTS: usize = 1_000;
 /// What the server may keep for all of them: far more than it needs, and a small part of what they ask for.
 const MEMORY_MAX: u64 = 100 << 20;
+/// Connections of a thousand streams each without a window, and what they may cost: they ask for 4
+/// GB.
+const NO_WINDOW_CLIENTS: usize = 4;
+const NO_WINDOW_MEMORY_MAX: u64 = 256 << 20;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_never_reads_costs_little_and_is_cut_off() {
@@ -56,6 +62,47 @@ async fn a_client_that_never_reads_costs_little_and_is_cut_off() {
         (open.parse::<usize>().unwrap() < CLIENTS).then_some(())
     })
     .await;
+}
+
+/// HTTP/2 lets a client ask a thousand times on one connection, and take nothing of any answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_opens_no_window_costs_little() {
+    let home = tempfile::tempdir().unwrap();
+    let server = serve_with(home.path(), None, Leases::LONG, &[]).await;
+    let client = client(&server.url());
+    let input = serde_json::value::to_raw_value(&"x".repeat(2_000_000)).expect("text is JSON");
+    let run = client.submit(&baton::proto::SubmitRun { queue: "large".into(), input: Some(input), ..job() }).await;
+    let run = run.expect("it fits").id;
+    let before = memory(server.pid());
+    let mut greedy = Vec::new();
+    for connection in 0..NO_WINDOW_CLIENTS {
+        let mut stream = TcpStream::connect(address(&server.url())).await.expect("the server takes it");
+        stream.write_all(&http2::preface(0)).await.expect("it is open");
+        for number in 0..1_000 {
+            // Those without a key get what is for anybody; one speaks gRPC.
+            let asked = match connection % 4 {
+                0 => http2::call("GetWorkflowRun", &run, API_KEY, 2 * number + 1),
+                1 => http2::get("/openapi.json", "", 2 * number + 1),
+                _ => http2::get(&format!("/api/v1/runs/{run}"), API_KEY, 2 * number + 1),
+            };
+            stream.write_all(&asked).await.expect("it is open");
+        }
+        greedy.push(stream);
+    }
+    // Others are served meanwhile.
+    let ids = submit(&client, vec![job(); 100]).await;
+    let hands = Hands::register(&client, 100).await;
+    let held = hands.claim_all(ids.len()).await;
+    hands.complete(&held).await;
+    assert_completed_once(&client, &ids).await;
+    eventually("answers without room are refused", async || {
+        let metrics = client.metrics().await.expect("the server answers");
+        let refused = metrics.lines().find(|line| line.contains("/api/v1/runs/{id}\",status=\"503\""))?;
+        (refused.rsplit_once(' ')?.1.parse::<usize>().ok()? > 500).then_some(())
+    })
+    .await;
+    let grown = peak(server.pid()).saturating_sub(before);
+    assert!(grown < NO_WINDOW_MEMORY_MAX, "the server took {} MiB more", grown >> 20);
 }
 
 /// Sends the same over and over until the server closes the connection, and returns how many bytes went off.

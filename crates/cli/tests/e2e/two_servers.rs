@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use baton::Client;
+use baton::proto::Claim;
 use baton_core::State;
 use baton_testkit::{Baton, Database};
 use tempfile::TempDir;
@@ -21,7 +22,7 @@ use crate::wait::eventually;
 struct Pair {
     servers: [Baton; 2],
     homes: [TempDir; 2],
-    _database: Database,
+    database: Database,
 }
 
 impl Pair {
@@ -37,7 +38,7 @@ impl Pair {
             serve_with(homes[0].path(), Some(database.url()), leases, settings),
             serve_with(homes[1].path(), Some(database.url()), leases, settings),
         );
-        Pair { servers: servers.into(), homes, _database: database }
+        Pair { servers: servers.into(), homes, database }
     }
 
     fn clients(&self) -> [Client; 2] {
@@ -162,4 +163,73 @@ async fn two_servers_never_hand_out_a_run_twice() {
     assert_eq!(times.len(), RUNS);
     assert!(busy >= 4, "only {busy} of 8 claimers got anything, so nobody met anybody");
     assert_completed_once(&clients[1], &ids).await;
+}
+
+/// A claim whose answer is lost, made again at the other server: by number, and without one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_repeated_at_the_other_server_gets_the_same_runs() {
+    let pair = Pair::start(Leases::LONG).await;
+    let [here, there] = pair.clients();
+    let hands = Hands::register(&here, 4).await;
+    let claim = |claim_no: Option<u64>, wait_ms: u64, start: bool| Claim {
+        wait_ms: Some(wait_ms),
+        claim_no,
+        start,
+        ..Claim::default()
+    };
+    for wait_ms in [0, 20_000] {
+        for (numbers, start) in [([Some(1), Some(2), Some(3)], true), ([None; 3], false)] {
+            let numbers = numbers.map(|number| number.map(|number| if wait_ms == 0 { number } else { number + 3 }));
+            assert!(here.claim(hands.id(), &claim(numbers[0], 0, start)).await.unwrap().runs.is_empty());
+            assert!(there.claim(hands.id(), &claim(numbers[1], 0, start)).await.unwrap().runs.is_empty());
+            let ids = submit(&here, vec![job()]).await;
+            let lost = here.claim(hands.id(), &claim(numbers[2], 0, start)).await.unwrap().runs;
+            assert_eq!(lost[0].run_id, ids[0]);
+            let began = Instant::now();
+            let again = there.claim(hands.id(), &claim(numbers[2], wait_ms, start)).await.unwrap().runs;
+            let same: Vec<_> = again.iter().map(|run| (&run.run_id, &run.lease)).collect();
+            assert_eq!(same, [(&lost[0].run_id, &lost[0].lease)], "number {:?}, {wait_ms} ms", numbers[2]);
+            assert!(began.elapsed() < Duration::from_secs(5), "it came after {:?}", began.elapsed());
+            hands.complete(&again).await;
+        }
+    }
+}
+
+/// The same claim waits at both servers: one of the connections only looks alive. Whichever is
+/// answered, the worker hears of its run.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_waits_at_both_servers_is_answered_once() {
+    let pair = Pair::start(Leases::LONG).await;
+    let [here, there] = pair.clients();
+    let hands = Hands::register(&here, 4).await;
+    let claim =
+        |claim_no, wait_ms| Claim { wait_ms: Some(wait_ms), claim_no: Some(claim_no), start: true, ..Claim::default() };
+    for number in [1, 3, 5, 7] {
+        // Nobody will ever read this answer.
+        let (dead, id) = (here.clone(), hands.id().to_owned());
+        let long = claim(number, 8_000);
+        let dead = tokio::spawn(async move { dead.claim(&id, &long).await });
+        wait_for_parked_poll(&here).await;
+        let (mut ids, mut got) = (Vec::new(), Vec::new());
+        let answered = there.claim(hands.id(), &claim(number, 300)).await.unwrap().runs;
+        assert!(answered.is_empty(), "{answered:?}");
+        // It was told that there is nothing, so it goes on with the next number.
+        ids.extend(submit(&here, vec![job()]).await);
+        got.extend(there.claim(hands.id(), &claim(number + 1, 5_000)).await.unwrap().runs);
+        assert_eq!(got.iter().map(|run| &run.run_id).collect::<Vec<_>>(), ids.iter().collect::<Vec<_>>());
+        hands.complete(&got).await;
+        assert!(dead.await.unwrap().unwrap().runs.is_empty(), "what nobody reads brings nothing");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_notices_that_a_newer_one_has_changed_the_schema() {
+    let pair = Pair::start(Leases::LONG).await;
+    let [here, _] = pair.clients();
+    here.readyz().await.expect("nothing has changed");
+    pair.database.run("insert into schema_migrations (version, name, applied_at) values (999, 'later', 0)").await;
+    let said = eventually("it is not ready any more", async || here.readyz().await.err()).await.to_string();
+    assert!(said.contains("999") && said.contains("newer version"), "{said}");
+    pair.database.run("delete from schema_migrations where version = 999").await;
+    eventually("it is ready again", async || here.readyz().await.ok()).await;
 }

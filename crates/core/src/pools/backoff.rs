@@ -87,18 +87,28 @@ impl BackoffRule {
 
     /// When machines may be ordered again after some that came to nothing: a machine that does not come up costs as much as one that does. `turns` are
     /// the last ones of a pool, newest first. Whatever was handed over shows that machines are well, and what was before it does not matter. While
-    /// claims lack machines, those that came up and were not taken are waste, too: they do not fit, and the next ones may not, either.
+    /// claims lack machines, those that came up and were not taken are waste, too: they do not fit,
+    /// and the next ones may not, either. Except for the first of them, as many as are idle because
+    /// `min_idle` asks for them: nobody made those for the claims.
     pub fn after_waste(&self, turns: impl IntoIterator<Item = Turn>, unmet: &Unmet) -> Option<Millis> {
         let since = turns.into_iter().take_while(|turn| turn.to != RunnerState::Running);
         let mut taken: BTreeSet<RunnerId> = unmet.taken.iter().copied().collect();
-        let is_waste = |turn: &Turn| {
+        let (mut wasted, mut untaken) = (Vec::new(), Vec::new());
+        for turn in since {
             if turn.to == RunnerState::Claimed {
                 taken.insert(turn.runner);
             }
             let came_up = turn.from == Some(RunnerState::Creating) && turn.to == RunnerState::Idle;
-            turn.is_waste() || unmet.lacking > 0 && came_up && !taken.contains(&turn.runner)
-        };
-        let mut wasted = since.filter(is_waste).map(|turn| turn.at);
+            if turn.is_waste() {
+                wasted.push(turn.at);
+            } else if unmet.lacking > 0 && came_up && !taken.contains(&turn.runner) {
+                untaken.push(turn.at);
+            }
+        }
+        untaken.truncate(untaken.len().saturating_sub(unmet.kept as usize));
+        wasted.extend(untaken);
+        wasted.sort_unstable();
+        let mut wasted = wasted.into_iter().rev();
         let newest = wasted.next()?;
         // Machines of one order fall together, and count once.
         let mut waves = 1;

@@ -27,7 +27,12 @@ fn spec(min_idle: u32, max_size: u32) -> PoolSpec {
 
 fn idle(number: u128, since: Millis) -> IdleRunner {
     let machine = Machine { kind: "m".into(), usage: Usage::Spot, cpu: 2, memory_mib: 4_096 };
-    IdleRunner { id: RunnerId::from_random(number), epoch: Epoch(3), since, machine }
+    IdleRunner { id: RunnerId::from_random(number), epoch: Epoch::new(3), since, machine }
+}
+
+/// So many that are like what was ordered without a claim.
+fn coming(count: u32) -> Vec<ComingRunner> {
+    vec![ComingRunner { usage: Usage::Spot, ..ComingRunner::default() }; count as usize]
 }
 
 fn stock(idle_count: u128) -> Stock {
@@ -42,12 +47,31 @@ fn unfit() -> Wanted {
     Wanted { cpu: Some(64), ..Wanted::default() }
 }
 
+/// Claims of every sort.
+fn wanted(kind: u8) -> Wanted {
+    match kind {
+        0 => Wanted::default(),
+        1 => Wanted { usage: Some(Usage::OnDemand), ..Wanted::default() },
+        2 => Wanted { types: vec!["x*".into()], ..Wanted::default() },
+        _ => unfit(),
+    }
+}
+
+fn wish(count: u32, usage: Usage, types: &[&str]) -> Wish {
+    Wish { count, usage, types: types.iter().map(ToString::to_string).collect() }
+}
+
 fn want_of(spec: &PoolSpec, stock: &Stock, waiting: &[Waiting]) -> Want {
     want(spec, false, stock, waiting, &Backoff::default(), NOW)
 }
 
 fn created(spec: &PoolSpec, stock: &Stock, waiting: &[Waiting]) -> u32 {
-    want_of(spec, stock, waiting).create
+    ordered(&want_of(spec, stock, waiting))
+}
+
+/// How many machines are to be ordered, of whatever kind.
+fn ordered(want: &Want) -> u32 {
+    want.create.iter().map(|wish| wish.count).sum()
 }
 
 #[test]
@@ -55,7 +79,7 @@ fn a_pool_is_filled_up_to_min_idle_and_not_beyond_max_size() {
     assert_eq!(created(&spec(3, 10), &stock(0), &[]), 3);
     assert_eq!(created(&spec(3, 10), &stock(2), &[]), 1);
     assert_eq!(
-        created(&spec(3, 10), &Stock { creating: 2, releasing: 1, ..stock(0) }, &[]),
+        created(&spec(3, 10), &Stock { creating: 2, releasing: 1, coming: coming(3), ..stock(0) }, &[]),
         0,
         "some are on their way"
     );
@@ -73,7 +97,7 @@ fn what_claims_lack_is_created_besides() {
     let waiting = [claim(1, 4, Wanted::default())];
     assert_eq!(created(&spec(2, 10), &stock(0), &waiting), 6);
     assert_eq!(created(&spec(2, 10), &stock(3), &waiting), 3, "three are taken from what is idle");
-    assert_eq!(created(&spec(2, 10), &Stock { creating: 5, ..stock(0) }, &waiting), 1);
+    assert_eq!(created(&spec(2, 10), &Stock { creating: 5, coming: coming(5), ..stock(0) }, &waiting), 1);
     assert_eq!(
         created(&spec(0, 10), &stock(8), &[claim(1, 2, unfit())]),
         2,
@@ -86,7 +110,7 @@ fn idle_machines_that_nobody_needs_go_oldest_first() {
     let old = |number: u128| idle(number, NOW - IDLE_MS - number as Millis);
     let stock = Stock { idle: vec![old(1), old(2), idle(3, NOW - 10), old(4)], ..Stock::default() };
     let ended = want_of(&spec(0, 10), &stock, &[]).end;
-    let gone: Vec<_> = ended.iter().map(|(id, epoch, cause)| (*id, epoch.0, *cause)).collect();
+    let gone: Vec<_> = ended.iter().map(|(id, epoch, cause)| (*id, epoch.number(), *cause)).collect();
     let expected = [4, 2, 1].map(|number| (RunnerId::from_random(number), 3, Cause::IdleTooLong));
     assert_eq!(gone, expected);
     assert_eq!(want_of(&spec(3, 10), &stock, &[]).end.len(), 1);
@@ -98,7 +122,7 @@ fn idle_machines_that_nobody_needs_go_oldest_first() {
 fn a_pool_that_became_too_small_gives_up_idle_machines_only() {
     let stock = Stock { running: 4, ..stock(3) };
     let want = want_of(&spec(3, 5), &stock, &[]);
-    assert_eq!((want.create, want.end.len()), (0, 2));
+    assert_eq!((ordered(&want), want.end.len()), (0, 2));
     assert!(want.end.iter().all(|(.., cause)| *cause == Cause::Surplus));
     assert_eq!(want_of(&spec(3, 1), &stock, &[]).end.len(), 3);
     let ending = Stock { terminating: 2, idle: stock.idle[..1].to_vec(), ..stock };
@@ -115,10 +139,53 @@ fn a_full_pool_makes_room_for_what_a_claim_can_use() {
 }
 
 #[test]
+fn what_min_idle_asks_for_stays_whatever_a_claim_would_rather_have() {
+    let picky = [claim(1, 2, Wanted { usage: Some(Usage::OnDemand), ..Wanted::default() })];
+    assert_eq!(want_of(&spec(4, 4), &stock(4), &picky).end, []);
+    assert_eq!(want_of(&spec(3, 4), &stock(4), &picky).end.len(), 1, "one is idle beyond that");
+    let held = Backoff { create_after: Some(NOW + 1), ..Backoff::default() };
+    assert_eq!(want(&spec(0, 4), false, &stock(4), &picky, &held, NOW).end, [], "nothing can be ordered instead");
+}
+
+#[test]
+fn what_a_claim_asks_for_is_what_is_ordered() {
+    let on_demand = Wanted { usage: Some(Usage::OnDemand), ..Wanted::default() };
+    let typed = Wanted { types: vec!["m7i.*".into()], ..Wanted::default() };
+    let waiting = [claim(1, 2, on_demand.clone()), claim(2, 1, typed), claim(3, 1, Wanted::default())];
+    let want = want_of(&spec(2, 20), &stock(0), &waiting);
+    let expected = [wish(2, Usage::OnDemand, &[]), wish(1, Usage::Spot, &["m7i.*"]), wish(3, Usage::Spot, &[])];
+    assert_eq!(want.create, expected);
+    assert_eq!(want_of(&spec(2, 3), &stock(0), &waiting).create, expected[..2], "those that are served first");
+
+    // On their way is only what will do.
+    let spot = Stock { creating: 2, coming: coming(2), ..stock(0) };
+    assert_eq!(want_of(&spec(0, 20), &spot, &waiting[..1]).create, [wish(2, Usage::OnDemand, &[])]);
+    let other = ComingRunner { usage: Usage::OnDemand, ..ComingRunner::default() };
+    let both = Stock { creating: 3, coming: [coming(1), vec![other; 2]].concat(), ..stock(0) };
+    let plain_first = [claim(1, 1, Wanted::default()), claim(2, 2, on_demand)];
+    assert_eq!(want_of(&spec(0, 20), &both, &plain_first).create, [], "nobody takes what was ordered for others");
+}
+
+#[test]
+fn what_is_coming_serves_a_claim_whose_types_it_is_sure_to_have() {
+    let pool = |types: &[&str]| PoolSpec { types: types.iter().map(ToString::to_string).collect(), ..spec(0, 9) };
+    let serves = |kind: &str, ordered: &[&str], wanted: &[&str], pool: &PoolSpec| {
+        let list = |words: &[&str]| words.iter().map(ToString::to_string).collect();
+        let one = ComingRunner { usage: Usage::Spot, kind: kind.into(), types: list(ordered) };
+        one.serves(&Wanted { types: list(wanted), ..Wanted::default() }, pool)
+    };
+    assert!(serves("", &["m7i.*"], &["m7i.*"], &pool(&[])) && serves("", &["m7i.large"], &["m7?.*"], &pool(&[])));
+    assert!(!serves("", &["m7i.*", "c7i.*"], &["m7i.*"], &pool(&[])) && !serves("", &[], &["m7i.*"], &pool(&[])));
+    assert!(serves("", &[], &["m7*"], &pool(&["m7i.large", "m7?.large"])), "whatever the pool may have will do");
+    assert!(serves("c7i.large", &["m7i.*"], &["m7i.*"], &pool(&[])), "whatever the provider made of that order");
+    assert!(serves("m7i.large", &[], &["m7i.*"], &pool(&[])) && !serves("m7a.large", &["m7*"], &["m7i.*"], &pool(&[])));
+}
+
+#[test]
 fn a_pool_that_is_deleted_creates_nothing_and_ends_what_is_idle() {
     let stock = Stock { running: 2, ..stock(3) };
     let want = want(&spec(5, 10), true, &stock, &[claim(1, 2, unfit())], &Backoff::default(), NOW);
-    assert_eq!((want.create, want.end.len()), (0, 3));
+    assert_eq!((ordered(&want), want.end.len()), (0, 3));
     assert!(want.end.iter().all(|(.., cause)| *cause == Cause::PoolDeleted));
 }
 
@@ -127,7 +194,7 @@ fn min_idle_follows_its_rules() {
     let rule = MinIdleRule { cron: "0 * * * *".into(), zone: "UTC".into(), min_idle: 7 };
     let spec = PoolSpec { min_idle_rules: vec![rule], ..spec(1, 10) };
     let want = want_of(&spec, &stock(0), &[]);
-    assert_eq!(want.create, 7);
+    assert_eq!(ordered(&want), 7);
     assert!(want.look_at.is_some_and(|at| at > NOW && at <= NOW + 3_600_000 && at % 3_600_000 == 0));
 }
 
@@ -136,9 +203,9 @@ fn a_refused_spot_order_is_made_on_demand_at_once_and_later_as_spot_again() {
     let (rule, spec) = (BackoffRule::default(), spec(1, 10));
     let refused = Backoff::default().failed(&rule, &spec, Usage::Spot, NOW, 0.5);
     let next = want(&spec, false, &stock(0), &[], &refused, NOW);
-    assert_eq!((next.create, next.usage), (1, Usage::OnDemand));
+    assert_eq!(next.create, [wish(1, Usage::OnDemand, &[])]);
     let later = want(&spec, false, &stock(0), &[], &refused, NOW + rule.spot_ms);
-    assert_eq!(later.usage, Usage::Spot);
+    assert_eq!(later.create, [wish(1, Usage::Spot, &[])]);
     let strict = PoolSpec { spot_fallback: false, ..spec };
     let backoff = Backoff::default().failed(&rule, &strict, Usage::Spot, NOW, 0.5);
     assert_eq!((backoff.usage(&strict, NOW), backoff.failures), (Usage::Spot, 1));
@@ -150,9 +217,9 @@ fn what_machines_on_demand_would_not_help_waits_and_stays_spot() {
     let spec = spec(1, 10);
     let refused = Backoff::default().failed(&rule, &spec, Usage::Spot, NOW, 0.5);
     let next = want(&spec, false, &stock(0), &[], &refused, NOW);
-    assert_eq!((next.create, refused.failures), (0, 1));
+    assert_eq!((ordered(&next), refused.failures), (0, 1));
     let later = want(&spec, false, &stock(0), &[], &refused, next.look_at.unwrap());
-    assert_eq!((later.create, later.usage), (1, Usage::Spot));
+    assert_eq!(later.create, [wish(1, Usage::Spot, &[])]);
 }
 
 #[test]
@@ -166,8 +233,8 @@ fn creation_waits_longer_after_each_failure_and_no_longer_after_a_success() {
     }
     assert_eq!(waits, [5_000, 10_000, 20_000, 40_000, 80_000, 160_000, 300_000, 300_000, 300_000]);
     let held = want(&spec, false, &stock(0), &[], &backoff, NOW);
-    assert_eq!((held.create, held.look_at), (0, Some(NOW + 300_000)));
-    assert_eq!(want(&spec, false, &stock(0), &[], &backoff, NOW + 300_000).create, 1);
+    assert_eq!((ordered(&held), held.look_at), (0, Some(NOW + 300_000)));
+    assert_eq!(ordered(&want(&spec, false, &stock(0), &[], &backoff, NOW + 300_000)), 1);
     assert_eq!(backoff.succeeded(), Backoff::default());
 }
 
@@ -175,27 +242,32 @@ proptest! {
     #[test]
     fn a_pool_stays_within_its_size_and_comes_to_rest(
         min_idle in 0..12u32, max_size in 1..12u32, ages in proptest::collection::vec(0..1_200_000i64, 0..12),
-        counts: [u8; 5], missing in proptest::collection::vec((0..6u32, any::<bool>()), 0..4)
+        counts: [u8; 5], missing in proptest::collection::vec((0..6u32, 0..4u8), 0..4)
     ) {
         let spec = spec(min_idle, max_size);
         let [creating, claimed, running, releasing, terminating] = counts.map(|count| u32::from(count % 5));
         let idle: Vec<_> = ages.iter().enumerate().map(|(number, age)| idle(number as u128, NOW - age)).collect();
-        let stock = Stock { idle, creating, claimed, running, releasing, terminating };
+        let coming = coming(creating + releasing);
+        let stock = Stock { idle, coming, creating, claimed, running, releasing, terminating };
         let waiting: Vec<_> = missing.iter().enumerate()
-            .map(|(number, (missing, fits))| claim(number as i64, *missing, if *fits { Wanted::default() } else { unfit() }))
+            .map(|(number, (missing, kind))| claim(number as i64, *missing, wanted(*kind)))
             .collect();
         let first = want_of(&spec, &stock, &waiting);
-        prop_assert!(first.create == 0 || stock.size() + first.create <= max_size);
+        prop_assert!(ordered(&first) == 0 || stock.size() + ordered(&first) <= max_size);
         let known: std::collections::HashSet<_> = first.end.iter().map(|(id, ..)| *id).collect();
         prop_assert_eq!(known.len(), first.end.len());
         prop_assert!(known.iter().all(|id| stock.idle.iter().any(|idle| idle.id == *id)));
 
         let mut after = stock.clone();
         after.idle.retain(|idle| !known.contains(&idle.id));
-        after.creating += first.create;
+        after.creating += ordered(&first);
+        for wish in &first.create {
+            let one = ComingRunner { usage: wish.usage, kind: String::new(), types: wish.types.clone() };
+            after.coming.extend(vec![one; wish.count as usize]);
+        }
         after.terminating += first.end.len() as u32;
         let second = want_of(&spec, &after, &waiting);
-        prop_assert_eq!((second.create, second.end), (0, vec![]), "a second look finds nothing to do");
+        prop_assert_eq!((second.create, second.end), (vec![], vec![]), "a second look finds nothing to do");
     }
 }
 
@@ -251,14 +323,18 @@ fn not_every_end_is_a_waste() {
 fn machines_that_fit_no_claim_are_a_waste_and_those_that_are_taken_are_none() {
     let rule = BackoffRule { first_ms: 1_000, max_ms: 60_000, spot_ms: 0 };
     let came_up = turn(NOW, RunnerState::Creating, RunnerState::Idle, None);
-    let lacking = Unmet { lacking: 1, taken: vec![] };
+    let lacking = Unmet { lacking: 1, ..Unmet::default() };
     assert_eq!(rule.after_waste([came_up], &lacking), Some(NOW + 1_000));
     let ended = turn(NOW + 9, RunnerState::Idle, RunnerState::Terminating, Some(Cause::Surplus));
     assert_eq!(rule.after_waste([ended, came_up], &lacking), Some(NOW + 1_000), "whatever became of it");
     assert_eq!(rule.after_waste([ended, came_up], &Unmet::default()), None, "a pool that became smaller");
     let taken = turn(NOW + 9, RunnerState::Idle, RunnerState::Claimed, None);
     assert_eq!(rule.after_waste([taken, came_up], &lacking), None);
-    assert_eq!(rule.after_waste([came_up], &Unmet { taken: vec![came_up.runner], ..lacking }), None, "it fits");
+    assert_eq!(rule.after_waste([came_up], &Unmet { taken: vec![came_up.runner], ..lacking.clone() }), None, "it fits");
+    assert_eq!(rule.after_waste([came_up], &Unmet { kept: 1, ..lacking.clone() }), None, "min_idle asks for it");
+    let later = Turn { at: NOW + 9_000, runner: RunnerId::from_random(2), ..came_up };
+    let kept = Unmet { kept: 1, ..lacking };
+    assert_eq!(rule.after_waste([later, came_up], &kept), Some(NOW + 10_000), "the first was for min_idle");
     let stock = stock(3);
     let want = want_of(&spec(0, 9), &stock, &[claim(1, 2, Wanted::default()), claim(2, 3, unfit())]);
     assert_eq!((want.unmet.lacking, want.unmet.taken), (3, vec![stock.idle[0].id, stock.idle[1].id]));
@@ -280,7 +356,8 @@ fn made_in_an_hour(spec: &PoolSpec, waiting: &[Waiting], create_ms: Millis, end_
         }
         ending.retain(|at| *at > now);
         let counts = (creating.len() as u32, ending.len() as u32);
-        let stock = Stock { idle: idle.clone(), creating: counts.0, terminating: counts.1, ..Stock::default() };
+        let coming = coming(counts.0);
+        let stock = Stock { idle: idle.clone(), coming, creating: counts.0, terminating: counts.1, ..Stock::default() };
         let want = want(spec, false, &stock, waiting, &Backoff::default(), now);
         for (id, _, cause) in &want.end {
             idle.retain(|idle| idle.id != *id);
@@ -289,7 +366,7 @@ fn made_in_an_hour(spec: &PoolSpec, waiting: &[Waiting], create_ms: Millis, end_
             ending.push(now + end_ms);
         }
         let may = rule.after_waste(turns.iter().rev().copied(), &want.unmet).is_none_or(|after| after <= now);
-        for _ in 0..if may { want.create } else { 0 } {
+        for _ in 0..if may { ordered(&want) } else { 0 } {
             made += 1;
             let id = RunnerId::from_random(u128::from(made));
             turns.push(Turn { at: now, runner: id, from: None, to: RunnerState::Creating, cause: None });

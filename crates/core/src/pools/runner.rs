@@ -140,7 +140,7 @@ impl Runner {
     pub fn ordered(deadline: Millis) -> Runner {
         Runner {
             state: RunnerState::Creating,
-            epoch: Epoch(0),
+            epoch: Epoch::new(0),
             owner: None,
             deadline: Some(deadline),
             registered_at: None,

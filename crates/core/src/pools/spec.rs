@@ -96,10 +96,10 @@ pub struct PoolSpec {
     /// Whether it may have on-demand machines while there are no spot machines.
     #[serde(default)]
     pub spot_fallback: bool,
-    /// How many machines wait for claims, unless a rule says otherwise.
+    /// How many machines wait for claims at any time, at least.
     #[serde(default)]
     pub min_idle: u32,
-    /// Rules for other numbers at other times.
+    /// Rules for more of them at other times.
     #[serde(default)]
     pub min_idle_rules: Vec<MinIdleRule>,
     /// Most machines, those included that are being ended.
@@ -133,13 +133,22 @@ impl PoolSpec {
         if most_idle > Some(self.max_size) {
             return Err("min_idle must be at most max_size".into());
         }
+        // It would never count, and whoever wrote it would wait for it.
+        if let Some(rule) = self.min_idle_rules.iter().find(|rule| rule.min_idle < self.min_idle) {
+            return Err(format!(
+                "min_idle_rules: the rule {:?} asks for {}, and min_idle asks for {} at any time: lower min_idle, and \
+                 give the hours that need more a rule of their own",
+                rule.cron, rule.min_idle, self.min_idle
+            ));
+        }
         if !(1..=retry::INTERVAL_MS_MAX).contains(&self.runtime_ms) || self.idle_ms > retry::INTERVAL_MS_MAX {
             return Err("idle_ms and runtime_ms must be at most 365 days, and runtime_ms at least 1".into());
         }
         Ok(())
     }
 
-    /// How many machines are to be idle at this moment, and when that changes next.
+    /// How many machines are to be idle at this moment, and when that changes next: what the rule
+    /// that fired last says, and never fewer than `min_idle`.
     pub fn min_idle_at(&self, now: Millis) -> (u32, Option<Millis>) {
         /// No rule fires more rarely than this and still counts; leap days do.
         const REACH_MS: Millis = 4 * 366 * 24 * 3_600 * 1_000;
@@ -154,7 +163,7 @@ impl PoolSpec {
             }
             next = next.into_iter().chain(cron.next(now)).min();
         }
-        (min_idle, next)
+        (min_idle.max(self.min_idle), next)
     }
 }
 
@@ -211,6 +220,30 @@ fn check_types(types: &[String]) -> Result<(), String> {
         Some(_) => Err(format!("a pattern in types must have 1 to {TYPE_BYTES_MAX} bytes")),
         None => Ok(()),
     }
+}
+
+/// Whether every text that is like the second pattern is like the first one. In doubt it is not.
+pub fn covers(wide: &str, narrow: &str) -> bool {
+    // What a star of the narrow one stands for, only a star of the wide one is sure to be like.
+    let any = "\u{1}".repeat(wide.len() + 1);
+    is_like(wide, &narrow.replace('*', &any))
+}
+
+/// Patterns for what is like one of the first and one of the second, as far as patterns can say
+/// that: where two of them only overlap, the first one stands. No patterns are like everything.
+pub fn narrowed(pool: &[String], wanted: &[String]) -> Vec<String> {
+    if pool.is_empty() || wanted.is_empty() {
+        return [pool, wanted].concat();
+    }
+    let mut both: Vec<String> = Vec::new();
+    for own in pool {
+        let alike: Vec<&String> = wanted.iter().filter(|pattern| can_be_alike(own, pattern)).collect();
+        let is_whole = alike.iter().any(|pattern| covers(pattern, own) || !covers(own, pattern));
+        both.extend(if is_whole { vec![own.clone()] } else { alike.into_iter().cloned().collect() });
+    }
+    both.sort();
+    both.dedup();
+    both
 }
 
 /// Whether some text is like both of these patterns.

@@ -165,3 +165,35 @@ proptest::proptest! {
         proptest::prop_assert_eq!(can_be_alike(&pattern, &text), is_like(&pattern, &text));
     }
 }
+
+#[test]
+fn min_idle_is_the_least_at_any_time() {
+    let spec = PoolSpec { min_idle: 5, min_idle_rules: vec![rule("0 8 * * *", 3)], ..spec() };
+    assert_eq!(spec.min_idle_at(MONDAY + 9 * 3_600_000).0, 5, "as it may be kept from before");
+    let why = spec.check().unwrap_err();
+    assert!(why.contains("\"0 8 * * *\" asks for 3") && why.contains("min_idle asks for 5"), "{why}");
+    assert_eq!(PoolSpec { min_idle: 3, ..spec }.check(), Ok(()));
+}
+
+#[test]
+fn a_pattern_covers_another_when_nothing_escapes_it() {
+    for (wide, narrow) in
+        [("m7*", "m7i.*"), ("*", "*"), ("m7?.large", "m7?.large"), ("m7i.large", "m7i.large"), ("*.large", "m?.large")]
+    {
+        assert!(covers(wide, narrow), "{wide} {narrow}");
+    }
+    for (wide, narrow) in [("m7?.large", "m7*.large"), ("m7i.large", "m7?.large"), ("m7??", "m7*"), ("c*", "m*")] {
+        assert!(!covers(wide, narrow), "{wide} {narrow}");
+    }
+}
+
+#[test]
+fn types_of_a_claim_narrow_those_of_its_pool() {
+    let list = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let both = |pool: &[&str], wanted: &[&str]| narrowed(&list(pool), &list(wanted));
+    assert_eq!(both(&["m7i.large", "m7a.large", "c7i.large"], &["m7*"]), ["m7a.large", "m7i.large"]);
+    assert_eq!(both(&["m7?.large"], &["m7i.large", "m7a.large"]), ["m7a.large", "m7i.large"]);
+    assert_eq!(both(&["m7?.large"], &["m7i.*"]), ["m7?.large"], "they only overlap");
+    assert_eq!(both(&["m5.large"], &[]), ["m5.large"]);
+    assert_eq!(both(&[], &["m5.large"]), ["m5.large"]);
+}

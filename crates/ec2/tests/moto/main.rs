@@ -4,5 +4,6 @@
 mod create;
 mod end;
 mod front;
+mod github;
 mod server;
 mod site;

@@ -8,7 +8,9 @@ use baton::Client;
 use baton::proto::{CreatePool, JoinRunner};
 use baton_ec2::{Ec2Provider, NAME};
 use baton_server::{Settings, SettingsFlags};
+use baton_testkit::{GITHUB_TOKEN, free_port};
 use serde_json::json;
+use tempfile::TempDir;
 
 use crate::front::Mood;
 use crate::site::Site;
@@ -17,7 +19,7 @@ const KEY: &str = "an-admin-key-for-tests-0123456789abcdef";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Asks until the answer is yes.
-async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+pub async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let until = tokio::time::Instant::now() + PATIENCE;
     while !is_so().await {
         assert!(tokio::time::Instant::now() < until, "not within {PATIENCE:?}: {what}");
@@ -25,30 +27,56 @@ async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     }
 }
 
-async fn serve(site: &Site, data: &std::path::Path) -> Client {
-    let flags = SettingsFlags {
-        listen: Some("127.0.0.1:0".into()),
-        data: Some(data.into()),
-        api_key: Some(KEY.into()),
-        ..SettingsFlags::default()
-    };
-    let settings = Settings::load(None, std::iter::empty(), flags).unwrap();
-    let provider = Arc::new(Ec2Provider::with(site.config.clone()));
-    tokio::spawn(baton_server::run(settings, vec![(NAME, provider)], std::future::pending()));
-    let address = data.join("server.addr");
-    eventually("the server listens", async || address.exists()).await;
-    let address = std::fs::read_to_string(address).unwrap();
-    Client::new(&format!("http://{address}"), KEY).unwrap()
+/// A server to be, with a directory of its own.
+pub struct Installation<'a> {
+    pub data: TempDir,
+    pub database: Option<&'a str>,
+    pub github: Option<&'a str>,
+    /// It says where agents find it.
+    pub has_url: bool,
 }
 
-async fn running(site: &Site) -> Vec<Instance> {
+impl Default for Installation<'_> {
+    fn default() -> Self {
+        Installation { data: tempfile::tempdir().unwrap(), database: None, github: None, has_url: true }
+    }
+}
+
+impl Installation<'_> {
+    pub async fn serve(&self, site: &Site) -> Client {
+        let url = format!("http://127.0.0.1:{}", free_port());
+        let flags = SettingsFlags {
+            listen: url.strip_prefix("http://").map(str::to_owned),
+            data: Some(self.data.path().into()),
+            database: self.database.map(str::to_owned),
+            api_key: Some(KEY.into()),
+            ..SettingsFlags::default()
+        };
+        let mut env = Vec::new();
+        if self.has_url {
+            env.push(("BATON_POOL_URL".to_owned(), url.clone()));
+        }
+        if let Some(github) = self.github {
+            let token = GITHUB_TOKEN.to_owned();
+            env.extend([("BATON_GITHUB_URL".to_owned(), github.to_owned()), ("BATON_GITHUB_TOKEN".to_owned(), token)]);
+        }
+        let settings = Settings::load(None, env.into_iter(), flags).unwrap();
+        let provider = Arc::new(Ec2Provider::with(site.config.clone()));
+        tokio::spawn(baton_server::run(settings, vec![(NAME, provider)], std::future::pending()));
+        let client = Client::new(&url, KEY).unwrap();
+        eventually("the server listens", async || client.healthz().await.is_ok()).await;
+        client
+    }
+}
+
+pub async fn running(site: &Site) -> Vec<Instance> {
     let is_running =
         |instance: &Instance| instance.state().and_then(|state| state.name()) == Some(&InstanceStateName::Running);
     site.instances().await.into_iter().filter(is_running).collect()
 }
 
 /// A variable of the start data of a machine.
-async fn variable(site: &Site, machine: &str, name: &str) -> String {
+pub async fn variable(site: &Site, machine: &str, name: &str) -> String {
     let data = site.client.describe_instance_attribute().instance_id(machine);
     let data = data.attribute(InstanceAttributeName::UserData).send().await.unwrap();
     let data = data.user_data().and_then(|data| data.value()).unwrap();
@@ -61,8 +89,8 @@ async fn variable(site: &Site, machine: &str, name: &str) -> String {
 #[tokio::test]
 async fn a_spot_pool_is_filled_on_demand_and_a_deleted_one_leaves_nothing() {
     let site = Site::start().await;
-    let data = tempfile::tempdir().unwrap();
-    let client = serve(&site, data.path()).await;
+    let installation = Installation::default();
+    let client = installation.serve(&site).await;
     let mut pool: CreatePool = serde_json::from_value(json!({"name": "ci", "provider": "ec2", "types": ["m5*.large"],
         "cpu": 2, "memory_mib": 8192, "usage": "spot", "spot_fallback": true, "min_idle": 3, "max_size": 3,
         "options": {"launch_template": "runners", "endpoint_url": "http://elsewhere"}}))
@@ -99,8 +127,8 @@ async fn a_spot_pool_is_filled_on_demand_and_a_deleted_one_leaves_nothing() {
 #[tokio::test]
 async fn what_has_to_be_mended_is_shown_with_the_pool_and_buys_no_machines_on_demand() {
     let site = Site::start().await;
-    let data = tempfile::tempdir().unwrap();
-    let client = serve(&site, data.path()).await;
+    let installation = Installation::default();
+    let client = installation.serve(&site).await;
     let pool: CreatePool =
         serde_json::from_value(json!({"name": "ci", "provider": "ec2", "types": ["m5.large"], "cpu": 2,
         "memory_mib": 8192, "usage": "spot", "spot_fallback": true, "min_idle": 1, "max_size": 3,
@@ -116,4 +144,18 @@ async fn what_has_to_be_mended_is_shown_with_the_pool_and_buys_no_machines_on_de
     // Mended: what comes is what was wanted.
     eventually("a machine runs", async || running(&site).await.len() == 1).await;
     assert_eq!(running(&site).await[0].instance_lifecycle(), Some(&InstanceLifecycleType::Spot));
+}
+
+#[tokio::test]
+async fn machines_that_would_look_for_the_server_on_themselves_are_not_ordered() {
+    let site = Site::start().await;
+    let installation = Installation { has_url: false, ..Installation::default() };
+    let client = installation.serve(&site).await;
+    let pool: CreatePool =
+        serde_json::from_value(json!({"name": "ci", "provider": "ec2", "types": ["m5.large"], "cpu": 2,
+        "memory_mib": 8192, "min_idle": 1, "options": {"launch_template": "runners"}}))
+        .unwrap();
+    let why = client.create_pool(&pool).await.unwrap_err().to_string();
+    assert!(why.contains("http://127.0.0.1:") && why.contains("BATON_POOL_URL"), "{why}");
+    assert!(running(&site).await.is_empty());
 }

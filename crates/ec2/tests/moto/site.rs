@@ -77,7 +77,7 @@ pub fn pool(options: &[(&str, &str)]) -> PoolInfo {
 
 pub fn wanted(pool: &PoolInfo, token: &str, count: u32, usage: Usage) -> Create {
     let environment = BTreeMap::from([("BATON_JOIN_TOKEN".to_owned(), "secret".to_owned())]);
-    Create { pool: pool.clone(), token: token.into(), count, usage, environment }
+    Create { pool: pool.clone(), token: token.into(), count, usage, types: vec![], environment }
 }
 
 fn config(endpoint: &str) -> SdkConfig {

@@ -83,10 +83,11 @@ pub struct CreatePool {
     /// Whether it may have on-demand machines while there are no spot machines.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub spot_fallback: bool,
-    /// How many machines wait for claims, unless a rule says otherwise. 0 unless given.
+    /// How many machines wait for claims at any time, at least. 0 unless given.
     #[serde(default)]
     pub min_idle: u32,
-    /// Other numbers at other times: `[{"cron": "0 8 * * 1-5", "zone": "Europe/Berlin", "min_idle": 10}]`. The rule that fired last counts.
+    /// More at other times: `[{"cron": "0 8 * * 1-5", "zone": "Europe/Berlin", "min_idle": 10}]`.
+    /// The rule that fired last counts; one that asks for fewer than `min_idle` is refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schema(value_type = Vec<Object>))]
     pub min_idle_rules: Vec<MinIdleRule>,

@@ -9,13 +9,15 @@ use std::time::Duration;
 use baton_proto::{
     Claim, ClaimedRun, GiveBackRun, HealthReport, Heartbeat, HeartbeatAnswer, LeaseOf, RegisteredWorker,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::task::TaskTracker;
 
 use super::cancel::Stopper;
-use super::pause::Paused;
-use super::{Cancel, Handler, Health, RETRY_PAUSE, Stop, Watcher, Worker, WorkerEvent, task};
+use super::measuring::Measuring;
+use super::polls::Polls;
+use super::{Cancel, Life, RETRY_PAUSE, Stop, Worker, WorkerEvent, task};
+use crate::busy::LOOK_EVERY;
 use crate::client::within;
 use crate::{Client, ClientError};
 
@@ -38,15 +40,16 @@ pub(super) enum End {
 
 struct Held {
     run_id: String,
+    kind: String,
     epoch: u32,
     stopper: Stopper,
+    polls: Arc<Polls>,
 }
 
 pub(super) struct Incarnation {
     pub(super) client: Client,
-    pub(super) handler: Handler,
+    pub(super) life: Life,
     pub(super) stop_grace: Duration,
-    pub(super) paused: Arc<Paused>,
     worker_id: String,
     queues: Vec<String>,
     interval: Duration,
@@ -54,12 +57,12 @@ pub(super) struct Incarnation {
     heartbeat_wait: Duration,
     claim_wait: Duration,
     drain_timeout: Duration,
-    watcher: Watcher,
-    health: Option<Health>,
-    slots: Arc<Semaphore>,
+    measuring: Option<Arc<Measuring>>,
     tasks: TaskTracker,
     /// By lease: the same run can come back under a new one while an old handler still comes to its end.
     held: Mutex<HashMap<String, Held>>,
+    /// Told when a run came.
+    came: Notify,
     claims_made: AtomicU64,
     /// Claims that have no answer yet, by number, with their queue.
     unanswered: Mutex<BTreeMap<u64, String>>,
@@ -69,16 +72,14 @@ impl Incarnation {
     pub(super) fn new(
         worker: &Worker,
         registered: RegisteredWorker,
-        handler: Handler,
-        slots: Arc<Semaphore>,
-        paused: Arc<Paused>,
+        life: Life,
+        measuring: Option<Arc<Measuring>>,
     ) -> Incarnation {
         let interval = Duration::from_millis(registered.heartbeat_interval_ms.max(1));
         Incarnation {
             client: worker.client.clone(),
-            handler,
+            life,
             stop_grace: worker.stop_grace,
-            paused,
             worker_id: registered.worker_id,
             queues: worker.registration.queues.clone(),
             interval,
@@ -86,18 +87,17 @@ impl Incarnation {
             heartbeat_wait: Duration::from_millis(registered.heartbeat_wait_ms).min(interval * 9 / 10),
             claim_wait: worker.claim_wait,
             drain_timeout: worker.drain_timeout,
-            watcher: worker.watcher.clone(),
-            health: worker.health.clone(),
-            slots,
+            measuring,
             tasks: TaskTracker::new(),
             held: Mutex::default(),
+            came: Notify::new(),
             claims_made: AtomicU64::new(0),
             unanswered: Mutex::default(),
         }
     }
 
     pub(super) fn tell(&self, event: WorkerEvent) {
-        (self.watcher)(event);
+        self.life.tell(event);
     }
 
     /// Works until it is told to stop or the server gives it up.
@@ -106,6 +106,7 @@ impl Incarnation {
             end = self.beat(false) => end,
             end = self.claim_everywhere() => end,
             () = shutdown => End::Drain,
+            () = self.watch() => unreachable!("watching has no end"),
         };
         if let End::Forgotten = end {
             return self.forgotten();
@@ -134,13 +135,30 @@ impl Incarnation {
 
     // ---- what it holds
 
-    /// Notes a run that the worker now holds; the returned token tells its handler when to stop.
-    pub(super) fn hold(&self, run: &ClaimedRun) -> Cancel {
-        let stopper = Stopper::new();
+    /// Notes a run that the worker now holds. The returned token tells its handler when to stop,
+    /// and its polls are watched.
+    pub(super) fn hold(&self, run: &ClaimedRun) -> (Cancel, Arc<Polls>) {
+        let (stopper, polls) = (Stopper::new(), Arc::new(Polls::default()));
         let cancel = stopper.cancel();
-        let held = Held { run_id: run.run_id.clone(), epoch: run.epoch, stopper };
+        let (run_id, kind) = (run.run_id.clone(), run.kind.clone());
+        let held = Held { run_id, kind, epoch: run.epoch, stopper, polls: polls.clone() };
         lock(&self.held).insert(run.lease.clone(), held);
-        cancel
+        self.came.notify_one();
+        (cancel, polls)
+    }
+
+    /// Names in the log whatever keeps its thread for too long. Never returns.
+    async fn watch(&self) {
+        loop {
+            if lock(&self.held).is_empty() {
+                // An idle worker is quiet.
+                self.came.notified().await;
+            }
+            for held in lock(&self.held).values() {
+                held.polls.look(&held.run_id, &held.kind);
+            }
+            sleep(LOOK_EVERY).await;
+        }
     }
 
     /// Forgets a lease whose end has been reported.
@@ -174,15 +192,15 @@ impl Incarnation {
             tokio::select! {
                 () = sleep_until(next) => {}
                 // The server should know that the worker wants no work, before it offers some.
-                () = self.paused.begins() => {}
+                () = self.life.paused.begins() => {}
             }
             let begun = Instant::now();
-            let heartbeat = self.heartbeat();
+            let heartbeat = self.heartbeat().await;
             // An answer that is later than the next heartbeat is not worth waiting for: the leases would run out.
             let patience = self.interval.max(RETRY_PAUSE);
             let answer = tokio::select! {
                 answer = within(patience, self.client.heartbeat(&self.worker_id, &heartbeat)) => answer,
-                () = self.paused.begins() => {
+                () = self.life.paused.begins() => {
                     next = begun;
                     continue;
                 }
@@ -205,7 +223,11 @@ impl Incarnation {
         }
     }
 
-    fn heartbeat(&self) -> Heartbeat {
+    async fn heartbeat(&self) -> Heartbeat {
+        let health = match &self.measuring {
+            Some(measuring) => measuring.measure().await,
+            None => None,
+        };
         let waits = !self.heartbeat_wait.is_zero();
         let lease = |(lease, held): (&String, &Held)| LeaseOf {
             run_id: held.run_id.clone(),
@@ -213,12 +235,11 @@ impl Incarnation {
             // A server that does not let heartbeats wait does not know the word.
             stopping: waits && held.stopper.has_stopped(),
         };
-        let health = self.health.as_ref().map(|health| health());
         Heartbeat {
             leases: lock(&self.held).iter().map(lease).collect(),
             all: true,
-            health: health.or_else(|| self.paused.ever().then(HealthReport::default)),
-            unfit: self.paused.why(),
+            health: health.or_else(|| self.life.paused.ever().then(HealthReport::default)),
+            unfit: self.life.paused.why(),
             wait_ms: waits.then_some(self.heartbeat_wait.as_millis() as u64),
         }
     }
@@ -277,7 +298,7 @@ impl Incarnation {
         let queue = &self.queues[queue];
         loop {
             let Some(mut slots) = self.free_slots().await else { return End::Drain };
-            self.paused.over().await;
+            self.life.paused.over().await;
             let number = self.claims_made.fetch_add(1, Ordering::Relaxed) + 1;
             lock(&self.unanswered).insert(number, queue.clone());
             let wait = if self.queues.len() == 1 { self.claim_wait } else { self.claim_wait.min(TURN) };
@@ -312,9 +333,9 @@ impl Incarnation {
 
     /// Waits for a free slot, and takes a fair share of those that are free besides it.
     async fn free_slots(&self) -> Option<OwnedSemaphorePermit> {
-        let mut slots = self.slots.clone().acquire_owned().await.ok()?;
-        let share = (self.slots.available_permits() / self.queues.len()).min(baton_proto::BATCH_LEASES_MAX) as u32;
-        if let Ok(more) = self.slots.clone().try_acquire_many_owned(share) {
+        let mut slots = self.life.slots.clone().acquire_owned().await.ok()?;
+        let share = (self.life.slots.available_permits() / self.queues.len()).min(baton_proto::BATCH_LEASES_MAX) as u32;
+        if let Ok(more) = self.life.slots.clone().try_acquire_many_owned(share) {
             slots.merge(more);
         }
         Some(slots)

@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::incarnation::Incarnation;
+use super::polls::{Polls, Watched};
 use super::{Cancel, Failure, Report, Stop, WorkerEvent};
 use crate::ClientError;
 
@@ -26,22 +27,26 @@ enum Outcome {
 /// Works on one run from its claim to its report.
 pub(super) async fn work(incarnation: Arc<Incarnation>, run: ClaimedRun) {
     let (run_id, lease, epoch) = (run.run_id.clone(), run.lease.clone(), run.epoch);
-    let cancel = incarnation.hold(&run);
+    let (cancel, polls) = incarnation.hold(&run);
     incarnation.tell(WorkerEvent::Claimed { run_id: run_id.clone(), epoch });
     let task = Task { incarnation: &incarnation, run_id, lease, epoch };
-    match incarnation.paused.why() {
+    match incarnation.life.paused.why() {
         // It came with a claim that was waiting when the pause began.
         Some(why) => task.give_back(&why).await,
         None => {
-            let outcome = handle(&incarnation, run, cancel.clone()).await;
+            let outcome = handle(&incarnation, run, cancel.clone(), polls).await;
             task.report(outcome, cancel.reason()).await;
         }
     }
     incarnation.release(&task.lease);
 }
 
-async fn handle(incarnation: &Incarnation, run: ClaimedRun, cancel: Cancel) -> Outcome {
-    let mut handler = DropToAbort(tokio::spawn((incarnation.handler)(run, cancel.clone())));
+async fn handle(incarnation: &Incarnation, run: ClaimedRun, cancel: Cancel, polls: Arc<Polls>) -> Outcome {
+    let (handler, told) = (incarnation.life.handler.clone(), cancel.clone());
+    let (run_id, kind) = (run.run_id.clone(), run.kind.clone());
+    // Nothing of it is called here: this is the worker's own thread.
+    let handling = Watched::new(async move { handler(run, told).await }, run_id, kind, polls);
+    let mut handler = DropToAbort(incarnation.life.users.spawn(handling));
     let too_long = async {
         cancel.stopped().await;
         sleep(incarnation.stop_grace).await;
@@ -53,6 +58,12 @@ async fn handle(incarnation: &Incarnation, run: ClaimedRun, cancel: Cancel) -> O
     match joined {
         Ok(Ok(output)) => Outcome::Done(output),
         Ok(Err(failure)) => Outcome::Failed(failure),
+        Err(error) if error.is_cancelled() => {
+            // Nobody cancels a handler that is waited for. Its runtime has been shut down, and
+            // would drop every other one, too.
+            incarnation.life.drain.cancel();
+            Outcome::Dropped
+        }
         Err(error) => Outcome::Failed(Failure::new(format!("the handler fell over: {error}")).code("panic")),
     }
 }
@@ -83,7 +94,7 @@ impl Task<'_> {
             (Outcome::Failed(failure), None) => match failure.pause() {
                 Some(pause) => {
                     // Before it is given back: it would come back at once.
-                    self.incarnation.paused.begin(pause, failure.message());
+                    self.incarnation.life.paused.begin(pause, failure.message());
                     self.give_back(failure.message()).await;
                 }
                 None => self.fail(failure).await,

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::report::{ends_playing, passes, payload_bytes};
+use crate::busy::LOOK_EVERY;
 use crate::workflow::driver::Finished;
 use crate::workflow::mailbox::{Event, Mailbox, Outbox};
 
@@ -70,6 +71,10 @@ pub(super) struct Link {
     let_go: Notify,
     /// Told when a report is to be sent again later.
     later: Notify,
+    /// Told when a run came.
+    came: Notify,
+    /// Told when there is nobody any more who could play runs.
+    orphaned: Notify,
 }
 
 impl Link {
@@ -199,6 +204,7 @@ impl Link {
         let mailbox = Arc::new(Mailbox::default());
         let held = Held { lease: lease.to_owned(), mailbox: mailbox.clone() };
         let before = self.lock().held.insert(run_id.to_owned(), held);
+        self.came.notify_one();
         if let Some(before) = before {
             before.mailbox.put(Event::Lost);
         }
@@ -256,6 +262,35 @@ impl Link {
     pub(super) fn tell_all(&self, event: impl Fn() -> Event) {
         let mailboxes: Vec<_> = self.lock().held.values().map(|held| held.mailbox.clone()).collect();
         mailboxes.iter().for_each(|mailbox| mailbox.put(event()));
+    }
+
+    /// Names in the log whatever keeps its thread for too long. Never returns.
+    pub(super) async fn watch(&self) {
+        loop {
+            let mailboxes: Vec<_> = self.lock().held.values().map(|held| held.mailbox.clone()).collect();
+            if mailboxes.is_empty() {
+                // An idle worker is quiet.
+                self.came.notified().await;
+            }
+            mailboxes.iter().filter_map(|mailbox| mailbox.workflow()).for_each(|workflow| workflow.look());
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Lets go of all runs: nobody will answer what plays them.
+    pub(super) fn over(&self) {
+        self.tell_all(|| Event::Lost);
+        self.close();
+    }
+
+    /// The runtime that plays runs has been shut down.
+    pub(super) fn orphan(&self) {
+        self.orphaned.notify_one();
+    }
+
+    /// Waits until there is nobody any more who could play runs.
+    pub(super) async fn is_orphaned(&self) {
+        self.orphaned.notified().await;
     }
 
     /// Waits until nothing is held.

@@ -14,9 +14,11 @@ use std::time::Duration;
 use baton_proto::v1;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::Notify;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, sleep_until};
 
+use crate::background::Background;
 use crate::workflow::handler::{Handler, handler};
 use crate::workflow::mailbox::Event;
 use crate::workflow::{Context, WorkflowError};
@@ -30,6 +32,11 @@ const MAX_CONCURRENT: u32 = 100;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long giving back and saying goodbye may take. Nobody depends on it: the leases run out by themselves.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Most threads for blocking steps: as many as a runtime starts for such things, unless it was told
+/// otherwise.
+const BLOCKING_THREADS_MAX: usize = 512;
+/// The name of the worker's own thread.
+const THREAD: &str = "baton-worker";
 /// Why runs are given back by a worker that stops.
 const STOPPING: &str = "the worker is stopping";
 
@@ -76,6 +83,7 @@ pub struct Worker {
     register: v1::RegisterWorkerRequest,
     handlers: HashMap<String, Handler>,
     drain_timeout: Duration,
+    blocking_threads: usize,
 }
 
 impl fmt::Debug for Worker {
@@ -96,6 +104,7 @@ pub struct WorkerBuilder {
     api_key: Option<String>,
     register: v1::RegisterWorkerRequest,
     drain_timeout: Duration,
+    blocking_threads: usize,
 }
 
 impl WorkerBuilder {
@@ -147,13 +156,26 @@ impl WorkerBuilder {
         self
     }
 
+    /// Executes so many [blocking steps](Context::step_blocking) at once, of all its runs together;
+    /// as many as the machine has cores unless given.
+    pub fn blocking_threads(mut self, threads: usize) -> Self {
+        self.blocking_threads = threads.clamp(1, BLOCKING_THREADS_MAX);
+        self
+    }
+
     /// Makes the worker. Fails when the server cannot be reached or does not know the key.
     pub async fn build(self) -> Result<Worker, ClientError> {
         let client = match self.api_key {
             Some(key) => Client::connect(&self.url).api_key(key).await?,
             None => Client::connect(&self.url).await?,
         };
-        Ok(Worker { client, register: self.register, handlers: HashMap::new(), drain_timeout: self.drain_timeout })
+        Ok(Worker {
+            client,
+            register: self.register,
+            handlers: HashMap::new(),
+            drain_timeout: self.drain_timeout,
+            blocking_threads: self.blocking_threads,
+        })
     }
 }
 
@@ -168,7 +190,13 @@ impl Worker {
             max_concurrent: MAX_CONCURRENT,
             ..Default::default()
         };
-        WorkerBuilder { url: url.into(), api_key: None, register, drain_timeout: DRAIN_TIMEOUT }
+        WorkerBuilder {
+            url: url.into(),
+            api_key: None,
+            register,
+            drain_timeout: DRAIN_TIMEOUT,
+            blocking_threads: std::thread::available_parallelism().map_or(1, usize::from),
+        }
     }
 
     /// Plays workflows of this type with this function. Its input and output are whatever serde can read and write.
@@ -186,61 +214,116 @@ impl Worker {
 
     /// Works until the process is told to stop (SIGTERM, or Ctrl-C); see [`Worker::run_until`]. A second signal stops at once.
     pub async fn run_until_signal(self) -> Result<(), ClientError> {
+        let background = Background::start(THREAD)?;
         let (asked, insisted) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let signals = signals(asked.clone(), insisted.clone())?;
-        tokio::select! {
-            end = self.run_until(async move { asked.notified().await }) => end,
-            () = signals => Ok(()),
-            () = insisted.notified() => Ok(()),
-        }
+        let signals = {
+            // Heard on the worker's own thread: the others may be blocked.
+            let _here = background.enter();
+            signals(asked.clone(), insisted.clone())?
+        };
+        background.spawn(signals);
+        self.run_on(background, asked, insisted, std::future::pending()).await
     }
 
     /// Works until `shutdown` resolves or the server asks the worker to drain. Then it takes no more runs, finishes what it holds, gives back what takes longer
     /// than the drain timeout, and says goodbye. Fails only when the server refuses the worker for good.
+    ///
+    /// Workflows are played on the runtime that polls this. The stream to the server, and with it
+    /// the leases, have a thread of their own, so that code that blocks costs no lease; it ends
+    /// when this does or is dropped.
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<(), ClientError> {
+        let never = Arc::new(Notify::new());
+        self.run_on(Background::start(THREAD)?, Arc::new(Notify::new()), never, shutdown).await
+    }
+
+    async fn run_on(
+        self,
+        background: Background,
+        drain: Arc<Notify>,
+        stop_now: Arc<Notify>,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), ClientError> {
         if self.handlers.is_empty() {
             return Err(ClientError::Invalid("a worker needs a workflow: call `register` first".into()));
         }
         let link = Arc::new(Link::new(self.register.max_concurrent));
-        let holds = Holds(link.clone());
-        let asked_to_drain = Arc::new(Notify::new());
+        // Dropped before the thread is.
+        let _holds = Holds(link.clone());
+        let life = Life {
+            users: Handle::current(),
+            link,
+            drain: drain.clone(),
+            stop_now,
+            worker: Worker { client: self.client.with_own_connections(), ..self },
+        };
+        let mut living = background.spawn(life.live());
+        let ended = tokio::select! {
+            ended = &mut living => ended,
+            () = shutdown => {
+                drain.notify_one();
+                living.await
+            }
+        };
+        match ended {
+            Ok(ended) => ended,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(error) => Err(ClientError::Invalid(format!("the worker's thread has ended: {error}"))),
+            },
+        }
+    }
+}
+
+/// What happens on the worker's own thread.
+struct Life {
+    worker: Worker,
+    users: Handle,
+    link: Arc<Link>,
+    drain: Arc<Notify>,
+    stop_now: Arc<Notify>,
+}
+
+impl Life {
+    async fn live(self) -> Result<(), ClientError> {
+        let Life { worker, users, link, drain, stop_now } = self;
         let worker_id = Arc::new(std::sync::Mutex::new(String::new()));
-        let mut register = self.register;
-        register.workflow_types = self.handlers.keys().cloned().collect();
+        let mut register = worker.register;
+        register.workflow_types = worker.handlers.keys().cloned().collect();
         register.workflow_types.sort_unstable();
         // One name for all tries of this registration: should an answer get lost, the next try finds the same worker.
         register.instance = format!("{:016x}{:016x}", random()?, random()?);
         let connection = Connection {
-            endpoint: grpc::endpoint(self.client.url())?,
-            key: self.client.key(),
+            endpoint: grpc::endpoint(worker.client.url())?,
+            key: worker.client.key(),
             register,
-            handlers: self.handlers,
+            handlers: worker.handlers,
             link: link.clone(),
-            calls: self.client.workflows_service()?,
-            asked_to_drain: asked_to_drain.clone(),
+            calls: worker.client.workflows_service()?,
+            users,
+            blocking: Arc::new(Semaphore::new(worker.blocking_threads)),
+            drain: drain.clone(),
             worker_id: worker_id.clone(),
         };
-        let served = async {
-            let serving = connection.serve();
-            let stopping = async {
-                tokio::select! {
-                    () = shutdown => {}
-                    () = asked_to_drain.notified() => {}
-                }
-                drain(&link, self.drain_timeout).await;
-            };
-            tokio::select! {
-                error = serving => Err(error),
-                () = stopping => Ok(()),
+        let draining = async {
+            drain.notified().await;
+            comes_to_an_end(&link, worker.drain_timeout).await;
+        };
+        let served = tokio::select! {
+            error = connection.serve() => Err(error),
+            () = draining => Ok(()),
+            () = link.is_orphaned() => {
+                tracing::warn!("the runtime of the workflows has been shut down; the worker stops");
+                Ok(())
             }
-        }
-        .await;
-        drop(holds);
+            () = stop_now.notified() => return Ok(()),
+            () = link.watch() => unreachable!("watching has no end"),
+        };
+        link.over();
         let worker_id = worker_id.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         if !worker_id.is_empty() && served.is_ok() {
             // Also gives back what could not be given back before.
             let goodbye = v1::DeregisterWorkerRequest { worker_id, drain: false };
-            let mut workflows = self.client.workflows_service()?;
+            let mut workflows = worker.client.workflows_service()?;
             if let Ok(Err(status)) = tokio::time::timeout(GOODBYE_TIMEOUT, workflows.deregister_worker(goodbye)).await {
                 tracing::debug!(error = status.message(), "the server did not hear the goodbye");
             }
@@ -254,13 +337,12 @@ struct Holds(Arc<Link>);
 
 impl Drop for Holds {
     fn drop(&mut self) {
-        self.0.tell_all(|| Event::Lost);
-        self.0.close();
+        self.0.over();
     }
 }
 
 /// Takes no more runs, and comes to an end with those that are held.
-async fn drain(link: &Link, timeout: Duration) {
+async fn comes_to_an_end(link: &Link, timeout: Duration) {
     tracing::info!("draining");
     link.drain();
     tokio::select! {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton_proto::v1;
-use tokio::sync::Notify;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, sleep, sleep_until};
 use tonic::transport::Endpoint;
 use tonic::{Code, Status, Streaming};
@@ -17,7 +18,7 @@ use crate::ClientError;
 use crate::grpc::{self, Key, Workflows};
 use crate::workflow::driver::{Driver, Finished};
 use crate::workflow::handler::Handler;
-use crate::workflow::mailbox::{Event, Mailbox, Outbox};
+use crate::workflow::mailbox::{Event, Mailbox};
 use crate::workflow::time::span;
 
 /// Waits before the next try to connect.
@@ -39,8 +40,12 @@ pub(super) struct Connection {
     pub(super) link: Arc<Link>,
     /// For payloads that were too much for the stream.
     pub(super) calls: Workflows,
-    /// Told when the server wants the worker to drain.
-    pub(super) asked_to_drain: Arc<Notify>,
+    /// Where workflows are played. Everything else happens on the SDK's own thread.
+    pub(super) users: Handle,
+    /// Threads for steps that block.
+    pub(super) blocking: Arc<Semaphore>,
+    /// Told when the worker is to drain.
+    pub(super) drain: Arc<Notify>,
     /// Names the registration; empty before the first.
     pub(super) worker_id: Arc<std::sync::Mutex<String>>,
 }
@@ -152,7 +157,7 @@ impl Connection {
             news.lost.iter().for_each(|run_id| self.link.tell(run_id, Event::Lost));
             news.cancelled.iter().for_each(|run_id| self.link.tell(run_id, Event::Cancel));
             if news.should_drain {
-                self.asked_to_drain.notify_one();
+                self.drain.notify_one();
             }
         }
         for run in runs {
@@ -193,47 +198,53 @@ impl Connection {
     /// Begins to work on a run.
     fn begin(&self, run: v1::PollActivityResponse) {
         let mailbox = self.link.hold(&run.run_id, &run.lease);
-        let guard = Holding {
+        let holding = Holding {
             link: self.link.clone(),
             run_id: run.run_id.clone(),
             mailbox: mailbox.clone(),
+            is_played: false,
             finished: Finished::Lost,
         };
         // A run that is pinned to a version has it behind its type.
         let name = run.workflow_type.as_str();
         let handler = self.handlers.get(name).or_else(|| self.handlers.get(name.rsplit_once('@')?.0));
-        match handler {
+        let handler = match handler {
             Some(handler) => {
-                let outbox: Arc<dyn Outbox> = self.link.clone();
                 if self.link.is_draining() {
                     mailbox.put(Event::GiveBack(super::STOPPING));
                 }
-                match payloads::is_whole(&run) {
-                    true => drop(tokio::spawn(work(Driver::new(run, handler, mailbox, outbox), guard))),
-                    false => {
-                        let (calls, handler) = (self.calls.clone(), handler.clone());
-                        tokio::spawn(async move {
-                            let mut run = run;
-                            if payloads::fetch_run(calls, &mut run).await {
-                                work(Driver::new(run, &handler, mailbox, outbox), guard).await;
-                            }
-                        });
-                    }
-                }
+                handler.clone()
             }
             None => {
                 tracing::error!(workflow_type = name, "a run came that this worker does not know how to do");
-                let refusing: Handler = Arc::new(|_, _| Box::pin(std::future::pending()));
-                let driver = Driver::new(run, &refusing, mailbox.clone(), self.link.clone());
                 mailbox.put(Event::GiveBack("this worker does not know the type"));
-                tokio::spawn(work(driver, guard));
+                let never: Handler = Arc::new(|_, _| Box::pin(std::future::pending()));
+                never
             }
+        };
+        let (users, blocking) = (self.users.clone(), self.blocking.clone());
+        if payloads::is_whole(&run) {
+            users.spawn(play(run, handler, blocking, holding));
+            return;
         }
+        let calls = self.calls.clone();
+        tokio::spawn(async move {
+            let (mut run, mut holding) = (run, holding);
+            // Should it be dropped meanwhile, then not for want of somebody who plays it.
+            holding.is_played = true;
+            if payloads::fetch_run(calls, &mut run).await {
+                holding.is_played = false;
+                users.spawn(play(run, handler, blocking, holding));
+            }
+        });
     }
 }
 
-async fn work(driver: Driver, mut guard: Holding) {
-    guard.finished = driver.await;
+/// Plays a run, on the users' runtime.
+async fn play(run: v1::PollActivityResponse, handler: Handler, blocking: Arc<Semaphore>, mut holding: Holding) {
+    holding.is_played = true;
+    let (mailbox, outbox) = (holding.mailbox.clone(), holding.link.clone());
+    holding.finished = Driver::new(run, &handler, mailbox, outbox, blocking).await;
 }
 
 /// A run that is held until this is dropped, by whatever.
@@ -241,11 +252,17 @@ struct Holding {
     link: Arc<Link>,
     run_id: String,
     mailbox: Arc<Mailbox>,
+    is_played: bool,
     finished: Finished,
 }
 
 impl Drop for Holding {
     fn drop(&mut self) {
+        if !self.is_played {
+            // A runtime drops what it is given once it has been shut down. Runs that come here
+            // would be lost, one after the other.
+            self.link.orphan();
+        }
         self.link.let_go(&self.run_id, &self.mailbox, self.finished);
     }
 }

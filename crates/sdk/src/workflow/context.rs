@@ -35,6 +35,7 @@ impl Context {
 
     /// Executes code whose result is remembered: it is not executed again once it has completed. An attempt that failed is repeated as the step's
     /// [policy](Step::retry) says; a worker that falls in the middle of an attempt makes for another one, so the code should bear being repeated.
+    /// Code that blocks its thread or computes for long belongs into [`Context::step_blocking`].
     /// Nothing may be asked of the context inside of it, except [`Context::cancel_requested`] and what is known of the run.
     ///
     /// ```no_run
@@ -51,6 +52,35 @@ impl Context {
         T: Serialize + DeserializeOwned + Send + 'static,
     {
         Step::new(self.clone(), name.into(), make)
+    }
+
+    /// Executes code that blocks or computes, and remembers its result as [`Context::step`] does.
+    /// It runs on a thread beside the runtime, so that nothing else has to wait for it; as many at
+    /// a time as the worker [has threads for it](crate::WorkerBuilder::blocking_threads), in the
+    /// order in which they were begun.
+    ///
+    /// The code owns what it works on. It is cloned for each attempt, so large inputs are best in
+    /// an [`Arc`].
+    ///
+    /// Such code cannot be interrupted. After a [timeout](Step::timeout), when the workflow drops
+    /// the step, and when the worker loses the run, it goes on for nobody and keeps its thread
+    /// until it returns. Code that takes long should ask [`Context::cancel_requested`] now and
+    /// then.
+    ///
+    /// ```no_run
+    /// # use baton::{Context, StepError, WorkflowError};
+    /// # fn thumbnail(image: &[u8]) -> Result<Vec<u8>, std::io::Error> { Ok(image.to_vec()) }
+    /// # async fn example(ctx: Context, images: Vec<Vec<u8>>) -> Result<(), WorkflowError> {
+    /// let steps = images.into_iter().map(|image| ctx.step_blocking("thumbnail", move || Ok(thumbnail(&image)?)));
+    /// let small = ctx.parallel(50, steps).await?;
+    /// # let _: Vec<Vec<u8>> = small; Ok(()) }
+    /// ```
+    pub fn step_blocking<T, F>(&self, name: impl Into<String>, work: F) -> Step<'static, T>
+    where
+        F: FnOnce() -> Result<T, StepError> + Clone + Send + 'static,
+        T: Serialize + DeserializeOwned + Send + 'static,
+    {
+        Step::blocking(self.clone(), name.into(), work)
     }
 
     /// Waits for many things at once, at most `limit` at a time, and returns what they came to, in their order. All of them are waited for, even when one
@@ -201,10 +231,13 @@ impl Context {
         self.shared.lock().told
     }
 
-    /// True as soon as somebody wants the run cancelled. Only for code inside of a step that takes long and can stop: outside of steps it would not come out the
+    /// True as soon as somebody wants the run cancelled, or nobody waits for it here any more: the
+    /// lease was lost, or the worker has stopped. Only for code inside of a step that takes long
+    /// and can stop: outside of steps it would not come out the
     /// same when the function is played again. A step that is being executed is not interrupted.
     pub fn cancel_requested(&self) -> bool {
-        self.shared.lock().journal.cancel_requested
+        let state = self.shared.lock();
+        state.journal.cancel_requested || state.is_over
     }
 
     /// The run.

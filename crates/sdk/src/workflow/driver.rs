@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use baton_proto::v1::{self, report, report_answer};
 use bytes::Bytes;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::answers::{Flight, Settled};
@@ -16,7 +17,7 @@ use super::handler::Handler;
 use super::journal::Journal;
 use super::mailbox::{Event, Mailbox, Outbox};
 use super::saga;
-use super::state::{Fatal, Info, Shared};
+use super::state::{Fatal, Info, Shared, State};
 use super::step::{BoxFuture, said};
 use super::time::{Clock, millis};
 use super::turns::{Waits, earlier};
@@ -59,7 +60,17 @@ pub(super) enum Stage {
 /// What comes after a turn.
 pub(super) enum Turn {
     Again,
+    /// As soon as others had theirs: code of the workflow has kept the thread.
+    AfterOthers,
     Wait,
+}
+
+/// What a poll of the function came to.
+struct Polled {
+    /// There is something else to be polled now.
+    again: bool,
+    /// It kept the thread for long.
+    was_long: bool,
 }
 
 /// Works on one run until its lease ends.
@@ -88,6 +99,7 @@ impl Driver {
         handler: &Handler,
         mailbox: Arc<Mailbox>,
         outbox: Arc<dyn Outbox>,
+        blocking: Arc<Semaphore>,
     ) -> Driver {
         let info = Info {
             run_id: run.run_id,
@@ -100,7 +112,8 @@ impl Driver {
             submitted_at: run.submitted_at.as_ref().map_or(0, millis),
         };
         let clock = Clock::new(run.now.as_ref().map_or(0, millis));
-        let shared = Arc::new(Shared::new(info, clock, Journal::new(run.steps, run.messages)));
+        let shared = Arc::new(Shared::new(info, clock, Journal::new(run.steps, run.messages), blocking));
+        mailbox.drives(&shared);
         let function = handler(Context::new(shared.clone()), run.workflow_input);
         Driver {
             shared,
@@ -198,11 +211,15 @@ impl Driver {
             self.give_back(reason.into());
             return Turn::Wait;
         }
-        if self.poll_stage(polling) {
+        let polled = self.poll_stage(polling);
+        if polled.again {
             return Turn::Again;
         }
         let shared = self.shared.clone();
         let mut state = shared.lock();
+        if polled.was_long {
+            self.send_early(&mut state);
+        }
         if let Some(fatal) = state.fatal.take() {
             drop(state);
             self.fail_for_good(fatal);
@@ -211,7 +228,7 @@ impl Driver {
         let working = matches!(self.stage, Stage::Function(_) | Stage::Undoing(..));
         if working && shared.advance(&mut state) {
             self.horizon = state.next_position;
-            return Turn::Again;
+            return if polled.was_long { Turn::AfterOthers } else { Turn::Again };
         }
         let mut due = state.next_due();
         if self.flight.is_none() {
@@ -254,9 +271,9 @@ impl Driver {
         if working || due.is_some() { self.poll_timer(due, polling) } else { Turn::Wait }
     }
 
-    /// Polls what is to be polled. No lock is held meanwhile: code of the workflow runs here. Returns whether there is something else to be polled now.
-    fn poll_stage(&mut self, polling: &mut Polling<'_>) -> bool {
-        self.shared.lock().driver_polls(true, polling.waker());
+    /// Polls what is to be polled. No lock is held meanwhile: code of the workflow runs here.
+    fn poll_stage(&mut self, polling: &mut Polling<'_>) -> Polled {
+        self.shared.driver_polls(polling.waker());
         let ended = match &mut self.stage {
             Stage::Function(function) => match catch_unwind(AssertUnwindSafe(|| function.as_mut().poll(polling))) {
                 Ok(Poll::Pending) => None,
@@ -269,9 +286,18 @@ impl Driver {
             },
             Stage::Done(_) | Stage::Over => None,
         };
-        let undoes = ended.is_some_and(|result| self.ended(result));
-        self.shared.lock().driver_polls(false, polling.waker());
-        undoes
+        let again = ended.is_some_and(|result| self.ended(result));
+        Polled { again, was_long: self.shared.driver_polled() }
+    }
+
+    /// Sends what was done, although there may be more to do: code that keeps the thread may go on
+    /// for long, and what is not sent by then is lost with the worker. Nothing overtakes an outcome
+    /// that has to be delivered first.
+    fn send_early(&mut self, state: &mut State) {
+        let is_first = state.ready.is_empty() && state.remembered.is_empty();
+        if self.flight.is_none() && is_first && !state.outgoing.is_empty() && self.spaced(state).is_none() {
+            self.send(state);
+        }
     }
 
     /// The function, or undoing it, came to this. Returns whether it is to be undone now.
@@ -345,6 +371,7 @@ impl Future for Driver {
         for _ in 0..TURNS_MAX {
             match this.turn(polling) {
                 Turn::Again => {}
+                Turn::AfterOthers => break,
                 Turn::Wait => return Poll::Pending,
             }
         }
@@ -356,5 +383,6 @@ impl Future for Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         self.drop_stage();
+        self.shared.lock().is_over = true;
     }
 }

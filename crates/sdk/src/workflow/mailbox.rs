@@ -1,11 +1,13 @@
 //! How a run's driver and the rest of its worker talk.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::Waker;
 
 use baton_proto::v1::{self, report, report_answer};
 use futures_util::task::AtomicWaker;
+
+use super::state::Shared;
 
 /// Something that happened to a run.
 #[derive(Debug)]
@@ -28,6 +30,8 @@ pub(crate) struct Mailbox {
     events: Mutex<Vec<Event>>,
     driver: AtomicWaker,
     is_played: AtomicBool,
+    /// The workflow that is driven.
+    workflow: OnceLock<Weak<Shared>>,
 }
 
 impl Mailbox {
@@ -41,6 +45,17 @@ impl Mailbox {
         // Registered before looking: what comes in between would wake nobody.
         self.driver.register(waker);
         std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Notes whose driver gets the events.
+    pub(crate) fn drives(&self, workflow: &Arc<Shared>) {
+        // A mailbox has one driver.
+        let _ = self.workflow.set(Arc::downgrade(workflow));
+    }
+
+    /// The workflow, while it is driven.
+    pub(crate) fn workflow(&self) -> Option<Arc<Shared>> {
+        self.workflow.get()?.upgrade()
     }
 
     /// Notes that no code of the workflow runs any more, whatever is still to be said of it. True when that is news.

@@ -5,6 +5,7 @@
 //! wait (for a sleep, a signal, a child, the next attempt of a step), its worker drops it and lets the run go; it is played again when there is news.
 
 mod answers;
+mod blocking;
 mod child;
 mod context;
 pub(crate) mod driver;

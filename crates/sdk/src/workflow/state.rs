@@ -1,22 +1,29 @@
 //! What a workflow's function and its driver share.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as Polling, Poll, Waker};
+use std::time::Duration;
 
 use baton_proto::v1::{self, report};
 use bytes::Bytes;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::WorkflowError;
 use super::journal::{Decided, Divergence, How, Journal};
 use super::saga::Compensation;
 use super::time::{Clock, Millis};
+use crate::busy::{Busy, Kept};
 
 /// Most positions of one run.
 pub(crate) const POSITIONS_MAX: u32 = 50_000;
 /// Longest name of anything.
 const NAME_BYTES_MAX: usize = 200;
+
+/// When a poll of the function has begun a step and taken so long, it begins no further one: what
+/// was done is written down first, and others have their turn.
+pub(crate) const LONG_TURN: Duration = Duration::from_millis(10);
 
 /// What is known of a run from its claim on.
 #[derive(Debug)]
@@ -63,7 +70,8 @@ pub(crate) enum Outcome {
 pub(crate) enum Phase {
     /// Its outcome is remembered, and comes when it is its turn.
     Remembered,
-    /// It has not begun: the workflow may have to hear first that it is cancelled, or facts have to be written down.
+    /// It has not begun: the workflow may have to hear first that it is cancelled, facts have to be
+    /// written down, or others kept the thread for too long.
     Held(Next),
     /// Code of the workflow is executed.
     Executing,
@@ -154,8 +162,14 @@ pub(crate) struct State {
     /// The workflow has been told that it is cancelled.
     pub(crate) told: bool,
     pub(crate) fatal: Option<Fatal>,
+    /// Nobody drives the workflow any more.
+    pub(crate) is_over: bool,
     driver: Option<Waker>,
-    polling: bool,
+    /// Since when the driver polls the function, and whether a step has begun since.
+    polling: Option<std::time::Instant>,
+    has_begun: bool,
+    /// What is being polled.
+    busy: Option<Busy>,
 }
 
 /// What a workflow's function and its driver share.
@@ -163,18 +177,82 @@ pub(crate) struct State {
 pub(crate) struct Shared {
     pub(crate) info: Info,
     pub(crate) clock: Clock,
+    /// Threads for code that blocks.
+    pub(crate) blocking: Arc<Semaphore>,
     state: Mutex<State>,
 }
 
+/// Code of a step is executed until this is dropped.
+pub(crate) struct Executing<'a>(&'a Shared);
+
+impl Drop for Executing<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        // What comes now is code between steps, unless somebody else than the driver polls.
+        let after = state.polling.map(|_| Busy::begin(None));
+        let kept = std::mem::replace(&mut state.busy, after).and_then(Busy::end);
+        drop(state);
+        self.0.say_over(kept);
+    }
+}
+
 impl Shared {
-    pub(crate) fn new(info: Info, clock: Clock, journal: Journal) -> Shared {
-        Shared { info, clock, state: Mutex::new(State { journal, ..State::default() }) }
+    pub(crate) fn new(info: Info, clock: Clock, journal: Journal, blocking: Arc<Semaphore>) -> Shared {
+        Shared { info, clock, blocking, state: Mutex::new(State { journal, ..State::default() }) }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         // No code of a workflow runs while the lock is held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    // ---- who keeps the thread
+
+    /// Code of this step is executed from now on.
+    pub(crate) fn executing(&self, step: &Arc<str>) -> Executing<'_> {
+        self.lock().busy = Some(Busy::begin(Some(step.clone())));
+        Executing(self)
+    }
+
+    /// Says in the log what keeps its thread for too long. Called on another thread.
+    pub(crate) fn look(&self) {
+        let kept = self.lock().busy.as_mut().and_then(Busy::look);
+        if let Some(kept) = kept {
+            kept.warn(&self.info.run_id, &self.info.workflow_type);
+        }
+    }
+
+    fn say_over(&self, kept: Option<Kept>) {
+        if let Some(kept) = kept {
+            kept.say_over(&self.info.run_id, &self.info.workflow_type);
+        }
+    }
+
+    /// The driver begins to poll the function. Whatever happens until it ends that the driver sees
+    /// anyway.
+    pub(crate) fn driver_polls(&self, waker: &Waker) {
+        let mut state = self.lock();
+        state.polling = Some(std::time::Instant::now());
+        state.has_begun = false;
+        state.busy = Some(Busy::begin(None));
+        match &mut state.driver {
+            Some(driver) => driver.clone_from(waker),
+            None => state.driver = Some(waker.clone()),
+        }
+    }
+
+    /// The driver has polled the function. Returns whether that took long.
+    pub(crate) fn driver_polled(&self) -> bool {
+        let mut state = self.lock();
+        let was_long = state.turn_is_long();
+        state.polling = None;
+        let kept = state.busy.take().and_then(Busy::end);
+        drop(state);
+        self.say_over(kept);
+        was_long
+    }
+
+    // ---- operations
 
     /// Takes positions, the first of which is returned.
     pub(crate) fn positions(&self, count: u32) -> u32 {
@@ -214,9 +292,19 @@ impl Shared {
             state.operations.insert(position, operation);
             state.wake_driver();
         }
+        // Each poll begins at least one, however long its other code takes.
+        let holds_back = state.has_begun && state.turn_is_long();
         let Some(operation) = state.operations.get_mut(&position) else { return Poll::Pending };
         match std::mem::replace(&mut operation.phase, Phase::Executing) {
-            Phase::Delivered(outcome @ Outcome::Execute(_)) => Poll::Ready(outcome),
+            Phase::Delivered(Outcome::Execute(attempt)) if holds_back => {
+                operation.phase = Phase::Held(Next::Execute { attempts: attempt - 1 });
+                operation.waker.clone_from(polling.waker());
+                Poll::Pending
+            }
+            Phase::Delivered(outcome @ Outcome::Execute(_)) => {
+                state.has_begun = true;
+                Poll::Ready(outcome)
+            }
             Phase::Delivered(outcome) => {
                 state.operations.remove(&position);
                 Poll::Ready(outcome)
@@ -298,18 +386,14 @@ impl State {
         true
     }
 
-    /// Begins and ends a poll of the function by its driver. Whatever happens in between the driver sees anyway.
-    pub(crate) fn driver_polls(&mut self, polling: bool, waker: &Waker) {
-        self.polling = polling;
-        match &mut self.driver {
-            Some(driver) => driver.clone_from(waker),
-            None => self.driver = Some(waker.clone()),
-        }
+    /// True when the driver has polled the function for long, and does.
+    fn turn_is_long(&self) -> bool {
+        self.polling.is_some_and(|since| since.elapsed() > LONG_TURN)
     }
 
     /// The driver has to look, unless it is about to: a workflow may be polled by somebody else than its driver.
     pub(crate) fn wake_driver(&self) {
-        if let (false, Some(driver)) = (self.polling, &self.driver) {
+        if let (None, Some(driver)) = (self.polling, &self.driver) {
             driver.wake_by_ref();
         }
     }

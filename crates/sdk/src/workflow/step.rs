@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+use super::blocking;
 use super::journal::{Divergence, written_at};
 use super::saga::Compensation;
 use super::state::{Next, Outcome, Phase, Shared, State, bounded, decode, encode};
@@ -22,15 +23,20 @@ use super::time::millis;
 use super::{Context, RetryPolicy, StepError, WorkflowError};
 
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// When an attempt began, and what it came to.
+type Attempt<'a, T> = BoxFuture<'a, (Instant, Result<T, StepError>)>;
+/// Makes an attempt that fails after the timeout, if there is one.
+type Make<'a, T> = Box<dyn Fn(Option<Duration>) -> Attempt<'a, T> + Send + 'a>;
 type Undo<T> = Arc<dyn Fn(T) -> BoxFuture<'static, Result<(), StepError>> + Send + Sync>;
 
-/// A step of a workflow, made by [`Context::step`]: awaiting it executes it, unless its result is remembered.
+/// A step of a workflow, made by [`Context::step`] or [`Context::step_blocking`]: awaiting it
+/// executes it, unless its result is remembered.
 #[must_use = "a step does nothing unless it is awaited"]
 pub struct Step<'a, T> {
     context: Context,
     position: u32,
-    name: String,
-    make: Box<dyn Fn() -> BoxFuture<'a, Result<T, StepError>> + Send + 'a>,
+    name: Arc<str>,
+    make: Make<'a, T>,
     retry: Option<RetryPolicy>,
     timeout: Option<Duration>,
     undo: Option<Undo<T>>,
@@ -41,7 +47,7 @@ pub struct Step<'a, T> {
 }
 
 struct Running<'a, T> {
-    future: BoxFuture<'a, Result<T, StepError>>,
+    future: Attempt<'a, T>,
     attempt: u32,
     begun: Instant,
 }
@@ -61,12 +67,34 @@ impl<'a, T> Step<'a, T> {
         F: Fn() -> R + Send + 'a,
         R: Future<Output = Result<T, StepError>> + Send + 'a,
     {
+        let make: Make<'a, T> = Box::new(move |timeout| {
+            let attempt = make();
+            Box::pin(async move {
+                let begun = Instant::now();
+                (begun, within(timeout, attempt).await)
+            })
+        });
+        Step::made_by(context, name, make)
+    }
+
+    pub(super) fn blocking<F>(context: Context, name: String, work: F) -> Step<'a, T>
+    where
+        F: FnOnce() -> Result<T, StepError> + Clone + Send + 'static,
+        T: Send + 'static,
+    {
+        let slots = context.shared.blocking.clone();
+        let make: Make<'a, T> =
+            Box::new(move |timeout| Box::pin(blocking::execute(slots.clone(), timeout, work.clone())));
+        Step::made_by(context, name, make)
+    }
+
+    fn made_by(context: Context, name: String, make: Make<'a, T>) -> Step<'a, T> {
         let position = context.shared.positions(1);
         Step {
             context,
             position,
-            name,
-            make: Box::new(move || Box::pin(make())),
+            name: name.into(),
+            make,
             retry: None,
             timeout: None,
             undo: None,
@@ -116,14 +144,12 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Future for Step<'_, T> {
             match ready!(shared.poll(this.position, &this.name, polling, begin)) {
                 Outcome::Execute(attempt) => {
                     // Code before the first await panics here.
-                    let future = catch_unwind(AssertUnwindSafe(&this.make)).unwrap_or_else(|panic| {
-                        Box::pin(std::future::ready(Err(StepError::new(said(&*panic)).code("panic"))))
+                    let (begun, make) = (Instant::now(), || (this.make)(this.timeout));
+                    let _busy = shared.executing(&this.name);
+                    let future = catch_unwind(AssertUnwindSafe(make)).unwrap_or_else(|panic| {
+                        Box::pin(std::future::ready((begun, Err(StepError::new(said(&*panic)).code("panic")))))
                     });
-                    let future: BoxFuture<'_, _> = match this.timeout {
-                        Some(timeout) => Box::pin(within(timeout, future)),
-                        None => future,
-                    };
-                    this.running = Some(Running { future, attempt, begun: Instant::now() });
+                    this.running = Some(Running { future, attempt, begun });
                 }
                 outcome => {
                     this.over = true;
@@ -138,11 +164,14 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Step<'_, T> {
     /// Executes until the attempt is over and reported.
     fn execute(&mut self, polling: &mut Polling<'_>) -> Poll<()> {
         let Some(running) = &mut self.running else { return Poll::Ready(()) };
-        let result = match catch_unwind(AssertUnwindSafe(|| running.future.as_mut().poll(polling))) {
-            Ok(result) => ready!(result),
-            Err(panic) => Err(StepError::new(said(&*panic)).code("panic")),
+        let busy = self.context.shared.executing(&self.name);
+        let polled = catch_unwind(AssertUnwindSafe(|| running.future.as_mut().poll(polling)));
+        drop(busy);
+        let (begun, result) = match polled {
+            Ok(ended) => ready!(ended),
+            Err(panic) => (running.begun, Err(StepError::new(said(&*panic)).code("panic"))),
         };
-        let (attempt, took) = (running.attempt, running.begun.elapsed());
+        let (attempt, took) = (running.attempt, begun.elapsed());
         self.running = None;
         let result = result.and_then(|made| match encode(&made) {
             Ok(output) => Ok((made, output)),
@@ -169,7 +198,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Step<'_, T> {
             (Outcome::Own, Some(made)) => made,
             (Outcome::Output(output), _) => (self.read(&output)?, output),
             (Outcome::Failed { message, code, attempts }, _) => {
-                return Err(WorkflowError::Step { name: self.name.clone(), code, message, attempts });
+                return Err(WorkflowError::Step { name: self.name.to_string(), code, message, attempts });
             }
             (Outcome::Cancelled, _) => return Err(WorkflowError::Cancelled),
             (outcome, _) => unreachable!("a step comes to {outcome:?}"),
@@ -238,11 +267,18 @@ fn begin(shared: &Shared, state: &mut State, position: u32, name: &str) -> Resul
     Ok(Phase::Delivered(Outcome::Execute(attempts + 1)))
 }
 
-async fn within<T>(timeout: Duration, attempt: BoxFuture<'_, Result<T, StepError>>) -> Result<T, StepError> {
-    match tokio::time::timeout(timeout, attempt).await {
-        Ok(result) => result,
-        Err(_) => Err(StepError::new(format!("the attempt took longer than {timeout:?}")).code("timeout")),
+async fn within<T>(
+    timeout: Option<Duration>,
+    attempt: impl Future<Output = Result<T, StepError>>,
+) -> Result<T, StepError> {
+    match timeout {
+        Some(timeout) => tokio::time::timeout(timeout, attempt).await.unwrap_or_else(|_| Err(timed_out(timeout))),
+        None => attempt.await,
     }
+}
+
+pub(super) fn timed_out(timeout: Duration) -> StepError {
+    StepError::new(format!("the attempt took longer than {timeout:?}")).code("timeout")
 }
 
 /// What a panic said.

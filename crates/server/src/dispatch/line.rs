@@ -8,16 +8,17 @@ use std::time::Duration;
 
 use baton_core::Millis;
 use baton_store::{
-    ClaimAnswer, ClaimRequest, ClaimSlot, Claimed, Clock, LaneId, LeaseRef, QueueId, SlotRefused, Store, StoreError,
-    StoreResult,
+    Asked, ClaimAnswer, ClaimRequest, ClaimSlot, Claimed, Clock, LaneId, LeaseRef, QueueId, SlotRefused, Store,
+    StoreError, StoreResult,
 };
 use futures_util::FutureExt;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::offer::Offer;
-use super::waiting::{Answer, Parked, Waiting};
+use super::waiting::{Answer, Handed, Parked, Waiting};
 use crate::Error;
+use crate::entropy::Entropy;
 use crate::metrics::Metrics;
 
 /// Most polls offered to the store in one claim.
@@ -40,6 +41,7 @@ pub(super) struct Line {
     queue: QueueId,
     namespace: String,
     store: Arc<dyn Store>,
+    entropy: Arc<dyn Entropy>,
     metrics: Arc<Metrics>,
     waiting: Mutex<Waiting>,
     bell: Notify,
@@ -49,9 +51,15 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn new(queue: QueueId, namespace: String, store: Arc<dyn Store>, metrics: Arc<Metrics>) -> Line {
+    pub(super) fn new(
+        queue: QueueId,
+        namespace: String,
+        store: Arc<dyn Store>,
+        entropy: Arc<dyn Entropy>,
+        metrics: Arc<Metrics>,
+    ) -> Line {
         let (waiting, bell, trickles) = (Mutex::default(), Notify::new(), AtomicBool::new(false));
-        Line { queue, namespace, store, metrics, waiting, bell, trickles, begun: Instant::now() }
+        Line { queue, namespace, store, entropy, metrics, waiting, bell, trickles, begun: Instant::now() }
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Waiting) -> T) -> T {
@@ -62,7 +70,7 @@ impl Line {
         let (answer, mut answered) = oneshot::channel();
         let number = self.with(|waiting| {
             if waiting.closed {
-                return Err(Ok(vec![]));
+                return Err(Ok(Handed::default()));
             }
             if waiting.disabled {
                 return Err(Err(Error::NamespaceDisabled(self.namespace.clone())));
@@ -74,7 +82,7 @@ impl Line {
             }
             // Park before looking: a submit between the look and the park would wake nobody.
             let look = slot.lanes.iter().any(|lane| !waiting.clean.contains(lane));
-            let number = waiting.park(slot, answer, in_turn);
+            let number = waiting.park(slot, answer, in_turn, self.now());
             if look {
                 self.bell.notify_one();
             }
@@ -244,7 +252,7 @@ impl Line {
     }
 
     async fn claim(self: &Arc<Self>, offered: Vec<Parked>, since: u64) {
-        let slots: Vec<_> = offered.iter().map(|parked| parked.slot.clone()).collect();
+        let slots: Vec<_> = offered.iter().map(|parked| self.asking(parked)).collect();
         let most = match self.trickles.load(Ordering::Relaxed) && slots.len() == 1 {
             true => FEW,
             false => baton_store::CLAIM_RUNS_MAX,
@@ -252,7 +260,8 @@ impl Line {
         let limit = slots.iter().map(|slot| slot.room as usize).sum::<usize>().min(most);
         self.metrics.claim.calls.inc();
         // A panic must not be the end of the queue's only claimer.
-        let claim = AssertUnwindSafe(self.store.claim(ClaimRequest { queue: self.queue, slots, limit })).catch_unwind();
+        let request = ClaimRequest { queue: self.queue, slots, limit, die: self.die() };
+        let claim = AssertUnwindSafe(self.store.claim(request)).catch_unwind();
         let answer = claim.await.unwrap_or_else(|_| Err(StoreError::Internal("a claim panicked".into())));
         if let Ok(answer) = &answer {
             self.trickles.store(!answer.more && answer.claimed.len() < FEW, Ordering::Relaxed);
@@ -265,6 +274,50 @@ impl Line {
         }
     }
 
+    /// The slot of a poll that goes to the store.
+    fn asking(&self, parked: &Parked) -> ClaimSlot {
+        ClaimSlot { asked_ms_ago: self.asked(parked).map(|asked| asked.ms_ago), ..parked.slot.clone() }
+    }
+
+    /// What has to be found out about a poll, once: whether one of the others that use the store
+    /// has answered its claim.
+    fn asked(&self, parked: &Parked) -> Option<Asked> {
+        let ClaimSlot { worker, claim_no, start, .. } = parked.slot;
+        let can_be_repeated = claim_no > 0 || claim_no == 0 && !start;
+        let is_open = parked.looks == 0 && !parked.checked || parked.must_look;
+        let is_asked = self.store.is_shared() && can_be_repeated && is_open;
+        is_asked.then(|| Asked { worker, claim_no, ms_ago: (self.now() - parked.since).max(0) })
+    }
+
+    /// Random bits for one claim.
+    pub(super) fn die(&self) -> u32 {
+        self.entropy.bits() as u32
+    }
+
+    /// Polls that parked without a look, by their number, and what has to be found out about them.
+    pub(super) fn unasked(&self) -> Vec<(u64, Asked)> {
+        self.with(|waiting| {
+            let open = waiting.parked.iter().filter(|parked| !parked.must_look);
+            open.filter_map(|parked| Some((parked.number, self.asked(parked)?))).collect()
+        })
+    }
+
+    /// Says what was found out about polls, by their numbers: one whose claim was answered goes to
+    /// the store for what it was given.
+    pub(super) fn found(&self, are_answered: &HashMap<u64, bool>) {
+        self.with(|waiting| {
+            for parked in &mut waiting.parked {
+                if let Some(is_answered) = are_answered.get(&parked.number) {
+                    parked.checked = true;
+                    parked.must_look = *is_answered;
+                }
+            }
+        });
+        if are_answered.values().any(|is_answered| *is_answered) {
+            self.bell.notify_one();
+        }
+    }
+
     /// Takes a poll out of the line for runs of this lane that are about to be submitted, if one waits and nothing else is
     /// known to wait for it.
     pub(super) fn offer(self: &Arc<Self>, lane: LaneId) -> Option<Offer> {
@@ -272,7 +325,7 @@ impl Line {
             let Waiting { parked, clean, closed, next_number, .. } = waiting;
             let fits = |parked: &Parked| {
                 let lanes = &parked.slot.lanes;
-                let free = !parked.unsure && !parked.answer.is_closed();
+                let free = !parked.unsure && !parked.must_look && !parked.answer.is_closed();
                 free && lanes.contains(&lane) && lanes.iter().all(|lane| clean.contains(lane))
             };
             let index = parked.iter().position(fits).filter(|_| !*closed)?;
@@ -299,10 +352,11 @@ impl Line {
             tokio::spawn(async move { line.find_out(loose.unsure).await });
         }
         if !loose.orphans.is_empty() {
-            // Their polls are gone, so nobody knows of these claims: put the runs back rather than let them wait.
-            let given_back = self.store.give_back(loose.orphans).await;
-            if let Ok(changes) = given_back {
-                changes.woken.lanes.iter().for_each(|lane| self.wake(*lane));
+            // Their polls are gone, so nobody knows of these claims: put the runs back rather than
+            // let them wait. Whoever asked again, here or of another server, may have heard of them
+            // by now; those stay.
+            if let Ok(woken) = self.store.give_back_unheard(loose.orphans, "its poll was gone").await {
+                woken.lanes.iter().for_each(|lane| self.wake(*lane));
             }
         }
     }
@@ -315,7 +369,7 @@ impl Line {
             // Those that have left find out themselves, with their next claim.
             self.with(|waiting| unsure.retain(|slot| waiting.same_claim(slot, 0).is_some()));
             while let Some(slot) = unsure.last() {
-                let Ok(held) = self.store.claimed(slot.worker, Some(slot.claim_no)).await else { break };
+                let Ok(held) = self.store.repeat_claim(slot.worker, Some(slot.claim_no)).await else { break };
                 self.with(|waiting| {
                     let Some(mut parked) = waiting.take_same_claim(slot, 0) else { return };
                     if held.is_empty() {
@@ -346,6 +400,7 @@ impl Line {
             shares.entry(claimed.slot).or_default().push(claimed);
         }
         let refused: HashMap<usize, SlotRefused> = answer.refused.into_iter().collect();
+        let repeated: HashSet<usize> = answer.again.into_iter().collect();
         let mut loose = Loose::default();
         let mut unfilled: HashSet<LaneId> = HashSet::new();
         let mut wanted: HashSet<LaneId> = HashSet::new();
@@ -357,7 +412,7 @@ impl Line {
                 let mut parked = parked;
                 if let Some(again) = waiting.take_same_claim(&parked.slot, since) {
                     // Its caller lost its connection meanwhile and asks again.
-                    std::mem::replace(&mut parked, again).hand(vec![]);
+                    parked.give_way_to(again);
                     overdue = waiting.overdue.remove(&parked.number);
                 }
                 parked.unsure |= failed;
@@ -366,20 +421,26 @@ impl Line {
                 }
                 match refused.get(&index) {
                     _ if !share.is_empty() => {
-                        if let Err(Ok(share)) = parked.answer.send(Ok(share)) {
-                            loose.orphans.extend(share.iter().map(|run| {
-                                (LeaseRef { run: run.run, epoch: run.epoch }, "its poll was gone".to_owned())
-                            }));
+                        let again = repeated.contains(&index);
+                        let handed = Handed { runs: share, again, displaced: false };
+                        // What an earlier call was given its worker may know of, whoever hears of
+                        // this one.
+                        if let (Err(Ok(handed)), false) = (parked.answer.send(Ok(handed)), again) {
+                            let lease = |run: &Claimed| LeaseRef { run: run.run, epoch: run.epoch };
+                            loose.orphans.extend(handed.runs.iter().map(lease));
                         }
                     }
-                    Some(refused) => drop(parked.answer.send(Err(refusal(*refused)))),
+                    Some(refused) => drop(parked.answer.send(refusal(*refused))),
                     None if waiting.closed => parked.dismiss(Error::Stopping),
                     // Without a number it cannot be found out what its claim brought, only what its worker has not started.
                     None if failed && (overdue || parked.slot.claim_no == 0) => parked.dismiss(UNSURE),
                     None if overdue && parked.looks >= LOOKS_MAX => parked.dismiss(UNSURE),
                     None => {
                         loose.unsure.extend(failed.then(|| parked.slot.clone()));
-                        parked.looks += 1;
+                        if looked == Looked::Everywhere {
+                            parked.looks += 1;
+                            parked.must_look = false;
+                        }
                         if overdue {
                             waiting.overdue.insert(parked.number);
                         }
@@ -415,8 +476,8 @@ enum Looked {
 /// Loose ends of a claim.
 #[derive(Default)]
 struct Loose {
-    /// Leases whose polls are gone, and why they go back.
-    orphans: Vec<(LeaseRef, String)>,
+    /// Leases whose polls are gone.
+    orphans: Vec<LeaseRef>,
     /// Polls whose claim failed, and may have been carried out all the same.
     unsure: Vec<ClaimSlot>,
 }
@@ -445,8 +506,8 @@ impl Drop for Leaving<'_> {
     }
 }
 
-fn refusal(refused: SlotRefused) -> Error {
-    match refused {
+fn refusal(refused: SlotRefused) -> Answer {
+    Err(match refused {
         SlotRefused::Unknown => Error::no_worker("with this id any more; register again"),
         SlotRefused::Draining => Error::WorkerDraining,
         SlotRefused::Offline => Error::WorkerOffline,
@@ -454,5 +515,6 @@ fn refusal(refused: SlotRefused) -> Error {
         SlotRefused::Unfit => {
             Error::WorkerUnfit("its health is under a floor; see its entry in the list of workers".into())
         }
-    }
+        SlotRefused::Answered => return Ok(Handed::default()),
+    })
 }

@@ -11,15 +11,17 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use baton_core::Millis;
-use baton_store::{ClaimSlot, Claimed, LaneId, Look, QueueId, Store, Woken};
+use baton_store::{Asked, ClaimSlot, LaneId, Look, QueueId, Store, StoreResult, Woken};
 use tokio::time::Instant;
 
+use crate::entropy::Entropy;
 use crate::lanes::Lanes;
 use crate::metrics::Metrics;
 use crate::namespaces::KnownNamespaces;
 use crate::{Error, dispatch::line::Line};
 
 pub use self::offer::Offer;
+pub use self::waiting::Handed;
 
 /// All lines of waiting polls.
 #[derive(Debug)]
@@ -27,6 +29,7 @@ pub struct Dispatcher {
     store: Arc<dyn Store>,
     lanes: Arc<Lanes>,
     namespaces: Arc<KnownNamespaces>,
+    entropy: Arc<dyn Entropy>,
     metrics: Arc<Metrics>,
     lines: Mutex<Lines>,
 }
@@ -43,26 +46,22 @@ impl Dispatcher {
         store: Arc<dyn Store>,
         lanes: Arc<Lanes>,
         namespaces: Arc<KnownNamespaces>,
+        entropy: Arc<dyn Entropy>,
         metrics: Arc<Metrics>,
     ) -> Dispatcher {
-        Dispatcher { store, lanes, namespaces, metrics, lines: Mutex::default() }
+        Dispatcher { store, lanes, namespaces, entropy, metrics, lines: Mutex::default() }
     }
 
     /// Waits in the queue's line until there is work for the slot or the deadline has passed (then: no runs).
-    pub async fn poll(&self, queue: QueueId, slot: ClaimSlot, deadline: Instant) -> Result<Vec<Claimed>, Error> {
-        let Some(line) = self.line_to_wait_in(queue, slot.lanes.first().copied()) else { return Ok(vec![]) };
+    pub async fn poll(&self, queue: QueueId, slot: ClaimSlot, deadline: Instant) -> Result<Handed, Error> {
+        let Some(line) = self.line_to_wait_in(queue, slot.lanes.first().copied()) else { return Ok(Handed::default()) };
         line.poll(slot, deadline, false).await
     }
 
     /// As [`Dispatcher::poll`], for a worker with several: one of them at a time goes to the store, so that the worker is busy with what
     /// it brought while the next one looks.
-    pub async fn poll_in_turn(
-        &self,
-        queue: QueueId,
-        slot: ClaimSlot,
-        deadline: Instant,
-    ) -> Result<Vec<Claimed>, Error> {
-        let Some(line) = self.line_to_wait_in(queue, slot.lanes.first().copied()) else { return Ok(vec![]) };
+    pub async fn poll_in_turn(&self, queue: QueueId, slot: ClaimSlot, deadline: Instant) -> Result<Handed, Error> {
+        let Some(line) = self.line_to_wait_in(queue, slot.lanes.first().copied()) else { return Ok(Handed::default()) };
         line.poll(slot, deadline, true).await
     }
 
@@ -74,7 +73,7 @@ impl Dispatcher {
         let line = lines.by_queue.entry(queue).or_insert_with(|| {
             let lane = lane.and_then(|lane| self.lanes.known_name(lane));
             let namespace = lane.map(|lane| lane.namespace.clone()).unwrap_or_default();
-            let line = Line::new(queue, namespace, self.store.clone(), self.metrics.clone());
+            let line = Line::new(queue, namespace, self.store.clone(), self.entropy.clone(), self.metrics.clone());
             // Learnt before `turn` is called, which sees the line from here on: so one of the two closes it.
             line.turn(self.namespaces.is_disabled(line.namespace()));
             let line = Arc::new(line);
@@ -130,11 +129,7 @@ impl Dispatcher {
 
     /// Lanes somebody is waiting for.
     pub fn waited_for(&self) -> Vec<LaneId> {
-        let lines: Vec<_> = {
-            let lines = self.lines.lock().expect("nobody panics while holding it");
-            lines.by_queue.values().cloned().collect()
-        };
-        let mut lanes: Vec<_> = lines.iter().flat_map(|line| line.waited_for()).collect();
+        let mut lanes: Vec<_> = self.all_lines().iter().flat_map(|line| line.waited_for()).collect();
         lanes.sort_unstable();
         lanes.dedup();
         lanes
@@ -143,6 +138,25 @@ impl Dispatcher {
     /// Acts on a look at the store: what another server made claimable.
     pub fn looked(&self, look: &Look) {
         self.wake(&Woken { lanes: look.ready.clone(), later: look.later.clone(), relatives: false });
+    }
+
+    /// Finds out about polls that parked without a look whether another server has answered their
+    /// claims: with one statement for all.
+    pub async fn ask_for_new(&self) -> StoreResult<()> {
+        let unasked: Vec<_> = self.all_lines().into_iter().map(|line| (line.unasked(), line)).collect();
+        let asked: Vec<Asked> = unasked.iter().flat_map(|(polls, _)| polls.iter().map(|(_, asked)| *asked)).collect();
+        if asked.is_empty() {
+            return Ok(());
+        }
+        let mut answered = self.store.answered(asked).await?.into_iter();
+        for (polls, line) in unasked {
+            line.found(&polls.into_iter().map(|(number, _)| number).zip(&mut answered).collect());
+        }
+        Ok(())
+    }
+
+    fn all_lines(&self) -> Vec<Arc<Line>> {
+        self.lines.lock().expect("nobody panics while holding it").by_queue.values().cloned().collect()
     }
 
     /// Polls that wait now.

@@ -25,7 +25,7 @@ impl Offer {
     pub fn request(&self, runs: usize) -> ClaimRequest {
         let slots: Vec<_> = self.parked.iter().map(|parked| parked.slot.clone()).collect();
         let limit = slots.iter().map(|slot| slot.room as usize).sum::<usize>().min(runs);
-        ClaimRequest { queue: self.line.queue(), slots, limit }
+        ClaimRequest { queue: self.line.queue(), slots, limit, die: self.line.die() }
     }
 
     /// Hands over what the claim brought.

@@ -8,8 +8,19 @@ use tokio::sync::oneshot;
 
 use crate::Error;
 
+/// What a poll brought.
+#[derive(Debug, Default)]
+pub struct Handed {
+    /// The runs.
+    pub runs: Vec<Claimed>,
+    /// An earlier call of the same claim was given them.
+    pub again: bool,
+    /// Its caller asked again and waits elsewhere: what this one is told is no answer to the claim.
+    pub displaced: bool,
+}
+
 /// What a poll is answered with.
-pub(super) type Answer = Result<Vec<Claimed>, Error>;
+pub(super) type Answer = Result<Handed, Error>;
 
 /// A poll that waits.
 #[derive(Debug)]
@@ -24,17 +35,33 @@ pub(super) struct Parked {
     pub(super) in_turn: bool,
     /// How often it has come back from the store with nothing.
     pub(super) looks: u32,
+    /// When it was parked, as `Line::now` counts.
+    pub(super) since: Millis,
+    /// It was asked for whether another server has answered its claim.
+    pub(super) checked: bool,
+    /// It goes to the store in any case, because one has.
+    pub(super) must_look: bool,
 }
 
 impl Parked {
     /// Answers it. A caller that has gone hears nothing.
     pub(super) fn hand(self, runs: Vec<Claimed>) {
-        let _ = self.answer.send(Ok(runs));
+        let _ = self.answer.send(Ok(Handed { runs, ..Handed::default() }));
+    }
+
+    /// Sends it away because its caller waits elsewhere.
+    fn displace(self) {
+        let _ = self.answer.send(Ok(Handed { displaced: true, ..Handed::default() }));
+    }
+
+    /// Puts another poll of the same claim in its place.
+    pub(super) fn give_way_to(&mut self, again: Parked) {
+        std::mem::replace(self, again).displace();
     }
 
     /// Sends it away without runs. One that may have got some must not hear that there are none: it is told to ask again.
     pub(super) fn dismiss(self, unsure: Error) {
-        let _ = self.answer.send(if self.unsure { Err(unsure) } else { Ok(vec![]) });
+        let _ = self.answer.send(if self.unsure { Err(unsure) } else { Ok(Handed::default()) });
     }
 }
 
@@ -59,16 +86,32 @@ pub(super) struct Waiting {
 impl Waiting {
     /// Parks a poll, and sends away the same claim made before: its caller lost its connection and asks again. Both would get
     /// runs, and nobody would ever hear of those of the first.
-    pub(super) fn park(&mut self, slot: ClaimSlot, answer: oneshot::Sender<Answer>, in_turn: bool) -> u64 {
+    pub(super) fn park(
+        &mut self,
+        slot: ClaimSlot,
+        answer: oneshot::Sender<Answer>,
+        in_turn: bool,
+        since: Millis,
+    ) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
         let mut unsure = false;
         while let Some(earlier) = self.take_same_claim(&slot, 0) {
             // What the first may have got is the second's.
             unsure |= earlier.unsure;
-            earlier.hand(vec![]);
+            earlier.displace();
         }
-        self.parked.push_back(Parked { number, slot, answer, unsure, in_turn, looks: 0 });
+        self.parked.push_back(Parked {
+            number,
+            slot,
+            answer,
+            unsure,
+            in_turn,
+            looks: 0,
+            since,
+            checked: false,
+            must_look: false,
+        });
         number
     }
 
@@ -89,7 +132,7 @@ impl Waiting {
 
     /// True when the poll may go to the store, and has a reason to.
     pub(super) fn is_eager(&self, parked: &Parked) -> bool {
-        !parked.unsure && parked.slot.lanes.iter().any(|lane| !self.clean.contains(lane))
+        !parked.unsure && (parked.must_look || parked.slot.lanes.iter().any(|lane| !self.clean.contains(lane)))
     }
 
     /// True when a look has shown that there is nothing for the poll, so that it may be sent away.

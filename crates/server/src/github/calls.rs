@@ -20,6 +20,9 @@ const ACCEPTED: &str = "application/vnd.github+json";
 /// Pause before a call is made again; doubles each time.
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// How long GitHub asks to be left alone after its secondary rate limit, when it does not say how
+/// long.
+const SECONDARY_LIMIT: Duration = Duration::from_secs(60);
 /// How long one call may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most of an answer that is read.
@@ -36,6 +39,8 @@ pub enum Failure {
         status: u16,
         /// What it said, for people.
         message: String,
+        /// How long it does not want to be asked again, where it says so.
+        after: Option<Duration>,
     },
     /// There was no answer that could be read, or nothing to ask with.
     Silent(String),
@@ -44,8 +49,8 @@ pub enum Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Answered { status, message } if message.is_empty() => write!(f, "GitHub answered {status}"),
-            Failure::Answered { status, message } => write!(f, "GitHub answered {status}: {message}"),
+            Failure::Answered { status, message, .. } if message.is_empty() => write!(f, "GitHub answered {status}"),
+            Failure::Answered { status, message, .. } => write!(f, "GitHub answered {status}: {message}"),
             Failure::Silent(why) => f.write_str(why),
         }
     }
@@ -61,6 +66,16 @@ enum Again {
     No,
     Soon,
     After(Duration),
+}
+
+impl Failure {
+    /// How long GitHub does not want to be asked again, where it has said so.
+    pub fn after(&self) -> Option<Duration> {
+        match self {
+            Failure::Answered { after, .. } => *after,
+            Failure::Silent(_) => None,
+        }
+    }
 }
 
 /// The connections to GitHub.
@@ -154,8 +169,12 @@ impl Calls {
             return answer.ok().or(empty).ok_or_else(|| hard(Failure::Silent("GitHub's answer is not JSON".into())));
         }
         let said = answer.ok().and_then(|answer| answer["message"].as_str().map(str::to_owned)).unwrap_or_default();
-        let failure = Failure::Answered { status, message: plain(&said, token) };
-        Err(Try { failure, again: again(status, &headers) })
+        let again = again(status, &headers, &said);
+        let after = match again {
+            Again::After(span) => Some(span),
+            Again::Soon | Again::No => None,
+        };
+        Err(Try { failure: Failure::Answered { status, message: plain(&said, token), after }, again })
     }
 }
 
@@ -177,15 +196,19 @@ fn plain(said: &str, token: &Secret) -> String {
 }
 
 /// Whether an answer may be another one later.
-fn again(status: u16, headers: &HeaderMap) -> Again {
+fn again(status: u16, headers: &HeaderMap, said: &str) -> Again {
     let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<u64>().ok();
     let is_exhausted = number("x-ratelimit-remaining") == Some(0);
     let told = number(RETRY_AFTER.as_str()).map(Duration::from_secs);
+    let said = said.to_ascii_lowercase();
+    let is_secondary = said.contains("rate limit") || said.contains("abuse");
     match status {
-        // GitHub says the same for a rate limit as for something that is forbidden; the headers tell them apart.
+        // GitHub says the same for a rate limit as for something that is forbidden. Mostly the
+        // headers tell them apart; of its secondary limit, only the words do.
         403 | 429 => match told {
             Some(span) => Again::After(span),
             None if is_exhausted => Again::After(number("x-ratelimit-reset").map_or(PAUSE_MAX, until)),
+            None if is_secondary => Again::After(SECONDARY_LIMIT),
             None if status == 429 => Again::Soon,
             None => Again::No,
         },
@@ -212,9 +235,14 @@ mod tests {
 
     #[test]
     fn a_rate_limit_passes_and_what_is_forbidden_does_not() {
+        let forbidden = "Resource not accessible by personal access token";
+        let again = |status, headers: &HeaderMap| again(status, headers, forbidden);
         assert!(matches!(again(403, &headers(&[])), Again::No));
         assert!(matches!(again(403, &headers(&[("x-ratelimit-remaining", "7")])), Again::No));
         assert!(matches!(again(403, &headers(&[("retry-after", "3")])), Again::After(span) if span.as_secs() == 3));
+        let secondary = "You have exceeded a secondary rate limit. Please wait a few minutes before you try again.";
+        let told = super::again(403, &headers(&[("x-ratelimit-remaining", "4321")]), secondary);
+        assert!(matches!(told, Again::After(span) if span == SECONDARY_LIMIT), "it says so in words alone");
         let exhausted = headers(&[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1")]);
         assert!(matches!(again(403, &exhausted), Again::After(span) if span.is_zero()), "that moment has passed");
         for passing in [429, 500, 502, 503] {
@@ -230,7 +258,7 @@ mod tests {
         let token = Secret::from("ghp_abc".to_owned());
         assert_eq!(plain("bad\ntoken ghp_abc", &token), "bad token ***");
         assert_eq!(format!("{token:?}"), "***");
-        let failure = Failure::Answered { status: 403, message: "Resource not accessible".into() };
+        let failure = Failure::Answered { status: 403, message: "Resource not accessible".into(), after: None };
         assert_eq!(failure.to_string(), "GitHub answered 403: Resource not accessible");
     }
 }

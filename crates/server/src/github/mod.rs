@@ -19,8 +19,9 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-use calls::{Calls, Failure};
+use calls::Calls;
 
+pub use calls::Failure;
 pub use scope::{GithubScope, Method as RegistrationMethod};
 pub use secret::Secret;
 
@@ -39,8 +40,10 @@ const PAGES_MAX: usize = 50;
 const GROUP_DEFAULT: u64 = 1;
 /// Where jobs work, below the directory of the runner.
 const WORK_FOLDER: &str = "_work";
-/// How long a pool waits before GitHub is asked again that has refused its runners.
+/// How long a pool waits before GitHub is asked again that has refused its runners, at least and at
+/// most.
 const ASK_AGAIN_MS: Millis = 30_000;
+const ASK_AGAIN_MS_MAX: Millis = 3_600_000;
 /// Calls of GitHub at once; more are not welcome there.
 const CALLS_MAX: usize = 8;
 
@@ -51,6 +54,22 @@ pub enum Minted {
     Jit(String),
     /// A token to register with, for an hour.
     Token(String),
+}
+
+/// Why there is nothing that a machine could register with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NotMinted {
+    /// GitHub refuses or does not answer, whichever machine it is: what it said, and how long it
+    /// does not want to be asked again.
+    Github { why: String, after: Option<Duration> },
+    /// This runner's name cannot be had; another one's may.
+    Name(String),
+}
+
+impl From<Failure> for NotMinted {
+    fn from(failure: Failure) -> NotMinted {
+        NotMinted::Github { why: failure.to_string(), after: failure.after() }
+    }
 }
 
 // Neither is for anybody's eyes.
@@ -116,8 +135,9 @@ impl Github {
     }
 
     /// GitHub refuses runners for a pool: nobody takes machines of it until it does no longer.
-    pub(crate) fn hold(&self, pool: PoolNo, why: &str, now: Millis) {
-        let again_at = now.saturating_add(ASK_AGAIN_MS);
+    pub(crate) fn hold(&self, pool: PoolNo, why: &str, after: Option<Duration>, now: Millis) {
+        let told = after.map_or(0, |after| Millis::try_from(after.as_millis()).unwrap_or(Millis::MAX));
+        let again_at = now.saturating_add(told.clamp(ASK_AGAIN_MS, ASK_AGAIN_MS_MAX));
         self.held(|held| held.insert(pool, (why.to_owned(), again_at)));
     }
 
@@ -156,14 +176,14 @@ impl Github {
 
 impl Errand<'_> {
     /// Has GitHub expect a runner with this name, and with this label as its only one. One of the same name that is there makes way.
-    pub async fn mint(&self, name: &str, label: &str) -> Result<Minted, String> {
+    pub async fn mint(&self, name: &str, label: &str) -> Result<Minted, NotMinted> {
         match self.scope.method {
             RegistrationMethod::Token => self.token().await,
             RegistrationMethod::Jit => self.jit(name, label).await,
         }
     }
 
-    async fn jit(&self, name: &str, label: &str) -> Result<Minted, String> {
+    async fn jit(&self, name: &str, label: &str) -> Result<Minted, NotMinted> {
         let wanted = json!({
             "name": name,
             "runner_group_id": self.scope.group.unwrap_or(GROUP_DEFAULT),
@@ -174,31 +194,31 @@ impl Errand<'_> {
             match self.call(Method::POST, "/generate-jitconfig", Some(&wanted)).await {
                 Ok(answer) => {
                     let config = answer["encoded_jit_config"].as_str().filter(|config| !config.is_empty());
-                    return config.map(|config| Minted::Jit(config.into())).ok_or_else(|| lacks("encoded_jit_config"));
+                    let minted = config.map(|config| Minted::Jit(config.into()));
+                    return minted.ok_or_else(|| lacks("encoded_jit_config").into());
                 }
                 // A call before this one, whose answer nobody got, or a run before this one, which nobody took back.
                 Err(Failure::Answered { status: 409, .. }) => {
                     if self.remove(name).await? == Removed::Busy {
-                        return Err(format!("GitHub has a runner {name} that is at work"));
+                        return Err(NotMinted::Name(format!("GitHub has a runner {name} that is at work")));
                     }
                 }
                 // An Enterprise server that does not know of such configurations yet; or there is nothing here for us at all, and then it says so again. A group that is not
                 // there is told in the same way, and whoever named one does not want the default group.
                 Err(Failure::Answered { status: 404, .. }) if self.scope.group.is_none() => return self.token().await,
-                Err(failure) => return Err(failure.to_string()),
+                Err(failure) => return Err(failure.into()),
             }
         }
-        Err(format!("GitHub says again and again that there is a runner {name}"))
+        Err(NotMinted::Name(format!("GitHub says again and again that there is a runner {name}")))
     }
 
-    async fn token(&self) -> Result<Minted, String> {
-        let answer =
-            self.call(Method::POST, "/registration-token", None).await.map_err(|failure| failure.to_string())?;
-        answer["token"].as_str().map(|token| Minted::Token(token.into())).ok_or_else(|| lacks("token"))
+    async fn token(&self) -> Result<Minted, NotMinted> {
+        let answer = self.call(Method::POST, "/registration-token", None).await?;
+        answer["token"].as_str().map(|token| Minted::Token(token.into())).ok_or_else(|| lacks("token").into())
     }
 
     /// Removes the runner with this name. That there is none is fine.
-    pub async fn remove(&self, name: &str) -> Result<Removed, String> {
+    pub async fn remove(&self, name: &str) -> Result<Removed, Failure> {
         let mut removed = Removed::Gone;
         for found in self.find(Some(name)).await? {
             if self.remove_one(&found).await? == Removed::Busy {
@@ -209,26 +229,26 @@ impl Errand<'_> {
     }
 
     /// Removes this one and no other, whatever its name is by now.
-    pub async fn remove_one(&self, listed: &Listed) -> Result<Removed, String> {
+    pub async fn remove_one(&self, listed: &Listed) -> Result<Removed, Failure> {
         match self.call(Method::DELETE, &format!("/{}", listed.id), None).await {
             Ok(_) | Err(Failure::Answered { status: 404, .. }) => Ok(Removed::Gone),
             Err(Failure::Answered { status: 422, .. }) => Ok(Removed::Busy),
-            Err(failure) => Err(failure.to_string()),
+            Err(failure) => Err(failure),
         }
     }
 
     /// Whether GitHub would say anything at all about runners.
-    pub async fn probe(&self) -> Result<(), String> {
-        self.call(Method::GET, "?per_page=1", None).await.map(|_| ()).map_err(|failure| failure.to_string())
+    pub async fn probe(&self) -> Result<(), Failure> {
+        self.call(Method::GET, "?per_page=1", None).await.map(|_| ())
     }
 
     /// All runners there are, or those with this name.
-    pub async fn find(&self, name: Option<&str>) -> Result<Vec<Listed>, String> {
+    pub async fn find(&self, name: Option<&str>) -> Result<Vec<Listed>, Failure> {
         let mut found = Vec::new();
         for page in 1..=PAGES_MAX {
             let only = name.map(|name| format!("&name={name}")).unwrap_or_default();
             let query = format!("?per_page={PAGE}&page={page}{only}");
-            let answer = self.call(Method::GET, &query, None).await.map_err(|failure| failure.to_string())?;
+            let answer = self.call(Method::GET, &query, None).await?;
             let runners = answer["runners"].as_array().ok_or_else(|| lacks("runners"))?;
             let listed = runners.iter().filter_map(|runner| {
                 Some(Listed { id: runner["id"].as_u64()?, name: runner["name"].as_str()?.to_owned() })
@@ -250,6 +270,6 @@ impl Errand<'_> {
     }
 }
 
-fn lacks(what: &str) -> String {
-    format!("GitHub's answer has no {what}")
+fn lacks(what: &str) -> Failure {
+    Failure::Silent(format!("GitHub's answer has no {what}"))
 }

@@ -33,8 +33,14 @@ pub struct GithubScope {
 
 impl GithubScope {
     /// Whether an option is about this.
-    pub fn is_option(name: &str) -> bool {
+    fn is_option(name: &str) -> bool {
         name.starts_with(PREFIX)
+    }
+
+    /// Takes out the options about this: providers have nothing to do with where machines are
+    /// registered.
+    pub fn strip(options: &mut BTreeMap<String, String>) {
+        options.retain(|name, _| !GithubScope::is_option(name));
     }
 
     /// What the options of a pool say, if it is one for GitHub.

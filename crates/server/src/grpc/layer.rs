@@ -8,15 +8,17 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
+use futures_util::{StreamExt, stream};
 use http::HeaderMap;
 use http::request::Parts;
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, StreamBody};
 use tokio::time::Instant as Moment;
 use tonic::{Code, Status};
 
 use super::error::code_name;
+use crate::answers::Answer;
 use crate::auth::Caller;
-use crate::bodies::{Answer, Share};
+use crate::bodies::Share;
 use crate::http::Peer;
 use crate::metrics::CallLabels;
 use crate::{App, Error};
@@ -71,13 +73,15 @@ pub(super) async fn call(State(app): State<App>, request: Request, next: Next) -
     response
 }
 
-fn failed(error: &Error) -> Response {
+pub(super) fn failed(error: &Error) -> Response {
     super::error::status(error).into_http::<Body>().into_response()
 }
 
 async fn admitted(app: &App, path: &str, request: Request, next: Next) -> Result<Response, Error> {
     let (mut parts, body) = request.into_parts();
     let authenticated = authenticate(app, &parts).await?;
+    let answer = parts.extensions.get::<Answer>().cloned().unwrap_or_else(|| Answer::new(None, None));
+    answer.belongs_to(&authenticated.caller);
     let deadline = timeout(&parts.headers)?.map(|timeout| Moment::now() + timeout);
     parts.extensions.insert(authenticated);
     parts.extensions.insert(Deadline(deadline));
@@ -90,22 +94,55 @@ async fn admitted(app: &App, path: &str, request: Request, next: Next) -> Result
         false => app.settings.body_bytes_max,
     };
     let time = Duration::from_millis(app.settings.body_timeout_ms);
-    let reading = tokio::time::timeout(time, read(app, body, limit, &share));
+    let reading = tokio::time::timeout(time, answer.made_by(read(app, body, limit, &share)));
     let whole = within(deadline, reading).await;
     let Some(message) = whole else { return Ok(too_late()) };
     let message = message.map_err(|_| Error::TooSlow)??;
-    let sent = Answer::default();
-    let call = sent.made_by(next.run(Request::from_parts(parts, Body::from(message))));
+    if reads(path) {
+        let make = async || {
+            if !WAITING.contains(&path)
+                && let Err(error) = app.answers.may_read().await
+            {
+                return (failed(&error), 0);
+            }
+            let request = Request::from_parts(parts.clone(), Body::from(message.clone()));
+            weighed(next.clone().run(request).await).await
+        };
+        let answered = within(deadline, app.answers.fitting(&answer, make)).await;
+        return answered.unwrap_or_else(|| Ok(too_late()));
+    }
+    let call = next.run(Request::from_parts(parts, Body::from(message)));
+    let call = answer.made_by(async { weighed(call.await).await });
     let answered = match WAITING.contains(&path) {
         true => within(deadline, call).await,
         // A change is carried to its end even when its caller hangs up or waits no longer: what was committed must still wake those
         // who wait for it.
         false => {
-            within(deadline, tokio::spawn(call)).await.map(|done| done.unwrap_or_else(|_| failed(&Error::Internal)))
+            let done = within(deadline, tokio::spawn(call)).await;
+            done.map(|done| done.unwrap_or_else(|_| (failed(&Error::Internal), 0)))
         }
     };
     drop(share);
-    Ok(sent.sent_with(answered.unwrap_or_else(too_late)))
+    let Some((response, bytes)) = answered else { return Ok(too_late()) };
+    app.answers.fit_or_wait(&answer, bytes).await;
+    Ok(response)
+}
+
+/// True for a call that changes nothing, so that its answer can be made again.
+fn reads(path: &str) -> bool {
+    let method = path.rsplit('/').next().unwrap_or_default();
+    ["Get", "List", "Wait"].iter().any(|verb| method.starts_with(verb))
+}
+
+/// A response to a call with one message, and how many bytes that has. It is encoded here: before,
+/// nobody knows.
+async fn weighed(response: Response) -> (Response, usize) {
+    let (head, mut body) = response.into_parts();
+    let Some(first) = body.frame().await else { return (Response::from_parts(head, Body::empty()), 0) };
+    let bytes = first.as_ref().ok().and_then(|frame| frame.data_ref()).map_or(0, Bytes::len);
+    let rest = stream::unfold(body, |mut body| async move { body.frame().await.map(|frame| (frame, body)) });
+    let body = Body::new(StreamBody::new(stream::once(async { first }).chain(rest)));
+    (Response::from_parts(head, body), bytes)
 }
 
 async fn within<T>(deadline: Option<Moment>, work: impl Future<Output = T>) -> Option<T> {
@@ -123,7 +160,7 @@ fn too_late() -> Response {
 async fn authenticate(app: &App, parts: &Parts) -> Result<Authenticated, Error> {
     let peer = parts.extensions.get::<Peer>().copied();
     let credential = crate::http::credential(&parts.headers);
-    let result = app.keys.check(credential, peer.map(|peer| peer.0.ip())).await;
+    let result = app.keys.check(credential, peer.map(|peer| peer.0)).await;
     if let Err(Error::BadCredential(_)) = &result {
         app.metrics.credential_refusals.inc();
     }

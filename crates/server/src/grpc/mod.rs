@@ -80,3 +80,8 @@ pub fn is_call(headers: &http::HeaderMap) -> bool {
 pub fn unimplemented() -> Response {
     Status::unimplemented("there is no such method on this server").into_http()
 }
+
+/// The answer to a call that is refused before it is looked at.
+pub fn refused(error: &crate::Error) -> Response {
+    layer::failed(error)
+}

@@ -116,7 +116,7 @@ fn shown(workflow: Workflow) -> v1::WorkflowRun {
         submitted_at: Some(timestamp(record.submitted_at)),
         due_at: Some(timestamp(record.due_at)),
         ended_at: record.ended_at.map(timestamp),
-        attempt: if record.epoch.0 == 0 {
+        attempt: if record.epoch.number() == 0 {
             0
         } else {
             record.failures + u32::from(!record.state.is_ended() || record.failures == 0)
@@ -231,7 +231,7 @@ fn attempt(run: RunId, attempt: StepAttempt) -> v1::StepAttempt {
         position: attempt.position,
         attempt: attempt.attempt,
         name: attempt.name,
-        epoch: u64::from(attempt.epoch.0),
+        epoch: u64::from(attempt.epoch.number()),
         worker_id: attempt.worker.map(|worker| worker.to_string()).unwrap_or_default(),
         state: step_state(attempt.state).into(),
         error: attempt.error.unwrap_or_default(),

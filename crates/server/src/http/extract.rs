@@ -1,11 +1,11 @@
 //! What handlers take in: the caller first, then the query, then the body, bounded in size and time.
 
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Query, Request};
 use baton_proto::API_KEY_HEADER;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
@@ -14,13 +14,14 @@ use http::request::Parts;
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 
+use crate::answers::Answer;
 use crate::auth::Caller;
 use crate::bodies::Share;
 use crate::{App, Error};
 
-/// Where a request comes from.
+/// Where a request comes from: the other end of the connection, or what a trusted proxy says.
 #[derive(Clone, Copy, Debug)]
-pub struct Peer(pub SocketAddr);
+pub struct Peer(pub IpAddr);
 
 /// The authenticated caller. Comes before the body in every handler, so that nobody's body is read without a key.
 pub struct Auth(pub Arc<Caller>);
@@ -29,12 +30,20 @@ impl FromRequestParts<App> for Auth {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Auth, Error> {
-        let from = parts.extensions.get::<Peer>().map(|peer| peer.0.ip());
+        let from = parts.extensions.get::<Peer>().map(|peer| peer.0);
         let result = app.keys.check(credential(&parts.headers), from).await;
         if let Err(Error::BadCredential(_)) = &result {
             app.metrics.credential_refusals.inc();
         }
-        result.map(Auth)
+        let caller = result.inspect(Answer::is_for)?;
+        // What only reads is held up while its key reads a great deal; what waits for something
+        // takes its turn later.
+        let waits = parts.uri.query().is_some_and(|query| query.contains("wait_ms"));
+        let claims = parts.extensions.get::<MatchedPath>().is_some_and(|path| super::CLAIMING.contains(&path.as_str()));
+        if parts.method == http::Method::GET && !waits && !claims {
+            app.answers.may_read().await?;
+        }
+        Ok(Auth(caller))
     }
 }
 

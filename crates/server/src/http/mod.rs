@@ -21,15 +21,18 @@ pub use openapi::openapi;
 
 use std::time::Instant;
 
-use axum::Router;
+use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Router};
 use baton_proto::Problem;
+use bytes::Bytes;
 use http::{Method, StatusCode, header};
 use serde::Serialize;
 
-use crate::bodies::{Answer, Share};
+use crate::answers::{self, Answer, SharedByAll};
+use crate::bodies::Share;
 use crate::metrics::RequestLabels;
 use crate::{App, Error, grpc};
 
@@ -38,14 +41,17 @@ const HEARTBEAT: &str = "/api/v1/workers/{id}/heartbeat";
 /// So do those of runners' agents.
 const RUNNER_HEARTBEAT: &str = "/api/v1/runners/{id}/heartbeat";
 
+/// Routes that hand out work although they only seem to read.
+const CLAIMING: [&str; 2] = ["/api/v1/builds/pending", "/api/workers/poll"];
+
 /// All routes of the HTTP face.
 pub fn router(app: App) -> Router {
     let (router, document) = openapi::documented();
-    let document = serde_json::to_vec(&document).expect("the document is plain data");
+    let document = Bytes::from(serde_json::to_vec(&document).expect("the document is plain data"));
     router
         .route(
             "/openapi.json",
-            axum::routing::get(move || async move { bytes_of_json(StatusCode::OK, document.clone()) }),
+            axum::routing::get(async move || (Extension(SharedByAll), bytes_of_json(StatusCode::OK, document.clone()))),
         )
         .fallback(no_route)
         .method_not_allowed_fallback(|| async {
@@ -80,13 +86,34 @@ async fn count(State(app): State<App>, path: Option<MatchedPath>, mut request: R
     let changes = request.method() != http::Method::GET && !route.ends_with("/claim");
     let share = Share::default();
     request.extensions_mut().insert(share.clone());
-    let sent = Answer::default();
-    let making = sent.made_by(next.run(request));
-    let response = match changes {
-        true => tokio::spawn(making).await.unwrap_or_else(|_| Error::Internal.into_response()),
-        false => making.await,
+    let answer = request.extensions().get::<Answer>().cloned().unwrap_or_else(|| Answer::new(None, None));
+    // Those whose answer can be made again, because they change nothing.
+    let repeats = request.method() == Method::GET && !CLAIMING.contains(&route.as_str());
+    let response = match (repeats, changes) {
+        (true, _) => {
+            let (parts, _) = request.into_parts();
+            let make = async || {
+                // Those that wait for something do not keep others from reading meanwhile.
+                if !waits && let Err(error) = app.answers.may_read().await {
+                    return (error.into_response(), 0);
+                }
+                let response = next.clone().run(Request::from_parts(parts.clone(), Body::empty())).await;
+                let size = answers::size(&response);
+                (response, size)
+            };
+            app.answers.fitting(&answer, make).await.unwrap_or_else(Error::into_response)
+        }
+        (false, changes) => {
+            let making = answer.made_by(next.run(request));
+            let response = match changes {
+                true => tokio::spawn(making).await.unwrap_or_else(|_| Error::Internal.into_response()),
+                false => making.await,
+            };
+            app.answers.fit_or_wait(&answer, answers::size(&response)).await;
+            answer.made();
+            response
+        }
     };
-    let response = sent.sent_with(response);
     drop(share);
     let status = response.status().as_u16();
     app.metrics.requests.get_or_create(&RequestLabels { method, route, status }).inc();
@@ -125,6 +152,6 @@ fn ok(body: &impl Serialize) -> Response {
     answer(StatusCode::OK, body)
 }
 
-fn bytes_of_json(status: StatusCode, bytes: Vec<u8>) -> Response {
-    (status, [(header::CONTENT_TYPE, "application/json")], bytes).into_response()
+fn bytes_of_json(status: StatusCode, bytes: impl Into<Body>) -> Response {
+    (status, [(header::CONTENT_TYPE, "application/json")], bytes.into()).into_response()
 }

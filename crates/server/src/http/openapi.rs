@@ -3,9 +3,9 @@
 use axum::Router;
 use baton_proto::Problem;
 use utoipa::OpenApi;
-use utoipa::openapi::PathItem;
-use utoipa::openapi::path::Operation;
+use utoipa::openapi::path::{Operation, Parameter, ParameterIn};
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
+use utoipa::openapi::{ContentBuilder, PathItem, Ref, RefOr, ResponseBuilder};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -110,6 +110,7 @@ pub(super) fn documented() -> (Router<App>, utoipa::openapi::OpenApi) {
     for (path, item) in &mut document.paths.paths {
         for (method, operation) in operations_of(item) {
             operation.operation_id = Some(operation_id(method, path));
+            add_refusals(operation);
         }
     }
     (router, document)
@@ -133,6 +134,45 @@ fn operations_of(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mu
         ("patch", patch),
     ];
     all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
+}
+
+/// Adds the refusals that every operation of its kind knows, where its description does not have
+/// them in words of its own.
+fn add_refusals(operation: &mut Operation) {
+    let is_secured = operation.security.as_ref().is_some_and(|security| !security.is_empty());
+    let parameters = operation.parameters.as_deref().unwrap_or_default();
+    let is_in = |parameter: &RefOr<Parameter>, place: &ParameterIn| match parameter {
+        RefOr::T(parameter) => parameter.parameter_in == *place,
+        RefOr::Ref(_) => false,
+    };
+    let has = |place: ParameterIn| parameters.iter().any(|parameter| is_in(parameter, &place));
+    let (has_path, has_query, has_body) =
+        (has(ParameterIn::Path), has(ParameterIn::Query), operation.request_body.is_some());
+    let kinds = [
+        ("400", has_path || has_body, "It cannot be read"),
+        ("401", is_secured, "No credential was shown"),
+        ("403", is_secured, "The credential is not good, or not for this"),
+        ("404", has_path || has_query, "There is no such thing, or none the caller may see"),
+        ("408", has_body, "The body did not arrive in time"),
+        ("413", has_body, "The body is too large"),
+        ("422", has_path || has_query || has_body, "It can be read, but makes no sense"),
+        ("429", true, "Too many requests; Retry-After says when to come back"),
+        ("500", true, "A bug; the server's log says what"),
+        (
+            "503",
+            true,
+            "The store cannot be reached, or the server is busy or stopping; Retry-After says when to come back",
+        ),
+        ("507", has_body, "The disk is full"),
+    ];
+    for (status, _, words) in kinds.into_iter().filter(|(_, applies, _)| *applies) {
+        let refusal = || {
+            let problem = Ref::from_schema_name("Problem");
+            let content = ContentBuilder::new().schema(Some(problem)).build();
+            ResponseBuilder::new().description(words).content("application/json", content).build()
+        };
+        operation.responses.responses.entry(status.to_owned()).or_insert_with(|| refusal().into());
+    }
 }
 
 /// A name of its own for each operation, for those who generate clients: handlers of different routes are called alike.

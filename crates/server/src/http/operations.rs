@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use baton_proto::Problem;
 use http::{StatusCode, header};
 
-use super::ok;
+use super::{answer, ok};
 use crate::{App, Error};
 
 /// The process is alive.
@@ -14,10 +14,23 @@ pub(super) async fn healthz() -> Response {
     ok(&serde_json::json!({"status": "ok"}))
 }
 
-/// The server can do its work: its store can be reached.
+/// The server can do its work: its store can be reached and was not changed by a newer version, and
+/// the disks it writes to have room.
 #[utoipa::path(get, path = "/readyz", tag = "operations", responses((status = 200), (status = 503, body = Problem)))]
 pub(super) async fn readyz(State(app): State<App>) -> Result<Response, Error> {
     app.store.now().await?;
+    if let Some(used) = app.disks.full().await {
+        let error = format!("the disk of the {used} is full: nothing new can be written until there is room again");
+        return Ok(answer(StatusCode::SERVICE_UNAVAILABLE, &Problem { error, code: Error::DiskFull.code().into() }));
+    }
+    let newer = *app.newer_schema.lock().expect("nobody panics while holding it");
+    if let Some((version, known)) = newer {
+        let error = format!(
+            "the database has schema version {version}, and this server knows versions up to {known}: \
+             stop it and start the newer version of Baton that changed the database"
+        );
+        return Ok(answer(StatusCode::SERVICE_UNAVAILABLE, &Problem { error, code: Error::Unavailable.code().into() }));
+    }
     Ok(ok(&serde_json::json!({"status": "ready", "store": app.store.kind(), "loops": app.loops.all()})))
 }
 

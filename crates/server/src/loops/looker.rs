@@ -20,6 +20,7 @@ pub(super) async fn pass(app: &App) -> Result<String, Error> {
     let lanes = app.dispatcher.waited_for();
     let look = app.store.look(&lanes).await?;
     app.dispatcher.looked(&look);
+    app.dispatcher.ask_for_new().await?;
     Ok(format!("{} of {} lanes have work", look.ready.len(), lanes.len()))
 }
 
@@ -33,6 +34,20 @@ pub(super) async fn settings(app: &App) -> Result<String, Error> {
         false => "as they were",
     }
     .into())
+}
+
+/// Notices that a newer program has changed the schema under this one.
+pub(super) async fn schema(app: &App) -> Result<String, Error> {
+    let newer = app.store.newer_schema().await?;
+    let was = std::mem::replace(&mut *app.newer_schema.lock().expect("nobody panics while holding it"), newer);
+    if let (Some((version, known)), None) = (newer, was) {
+        tracing::error!(
+            version,
+            known,
+            "a newer version of Baton has changed the database; stop this one and start the newer"
+        );
+    }
+    Ok(newer.map_or("as it was".into(), |(version, _)| format!("a newer program made version {version}")))
 }
 
 /// Takes over namespaces that another server changed.

@@ -44,11 +44,12 @@ const fn timed(name: &'static str, every_ms: fn(&Settings) -> Millis, pass: Pass
     Loop { name, every_ms, pass, bell: None }
 }
 
-const LOOPS: [Loop; 15] = [
+const LOOPS: [Loop; 16] = [
     timed("reaper", |_| 500, |app| Box::pin(reaper::pass(app))),
     timed("unblocker", |_| 1_000, |app| Box::pin(reaper::unblock(app))),
     timed("looker", |_| 1_000, |app| Box::pin(looker::pass(app))),
     timed("settings", |_| 2_000, |app| Box::pin(looker::settings(app))),
+    timed("schema", |_| 5_000, |app| Box::pin(looker::schema(app))),
     timed("namespaces", |_| 2_000, |app| Box::pin(looker::namespaces(app))),
     timed("retention", |_| 60_000, |app| Box::pin(retention::pass(app))),
     timed("collector", |settings| settings.collect_every_ms as Millis, |app| Box::pin(collector::collect(app))),

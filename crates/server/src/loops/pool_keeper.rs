@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use baton_core::Millis;
-use baton_core::pools::keeper::{Unmet, want};
-use baton_core::pools::{Cause, OrderId, RunnerId, RunnerState, Turn, Usage};
+use baton_core::pools::keeper::{Unmet, Wish, want};
+use baton_core::pools::{Cause, OrderId, RunnerId, RunnerState, Turn};
 use baton_store::{
     EventFilter, NewOrder, OrderAnswer, Page, Pool, PoolNo, PoolRunner, RunnerAnswer, RunnerEnd, RunnerFilter,
     RunnerRef,
@@ -123,8 +123,12 @@ async fn keep(app: &App, pool: &Pool) -> Result<Kept, Error> {
     if is_deleting && seen.stock.creating > 0 {
         end_creating(app, &seen.pool).await?;
     }
-    if wanted.create > 0 && may_create(app, &seen.pool, &wanted.unmet, seen.now).await? {
-        return Ok(Kept { ordered: order(app, &seen.pool, wanted.create, wanted.usage).await?, is_deleted: false });
+    if !wanted.create.is_empty() && may_create(app, &seen.pool, &wanted.unmet, seen.now).await? {
+        let mut ordered = 0;
+        for wish in wanted.create {
+            ordered += order(app, &seen.pool, wish).await?;
+        }
+        return Ok(Kept { ordered, is_deleted: false });
     }
     Ok(Kept { ordered: 0, is_deleted: is_deleting && seen.stock.size() == 0 })
 }
@@ -167,13 +171,14 @@ async fn end_creating(app: &App, pool: &Pool) -> Result<(), Error> {
 }
 
 /// Writes down that machines are wanted, and has the provider asked for them.
-async fn order(app: &App, pool: &Pool, count: u32, usage: Usage) -> Result<u32, Error> {
+async fn order(app: &App, pool: &Pool, wish: Wish) -> Result<u32, Error> {
     let settings = app.current();
     let order = NewOrder {
         pool: pool.number,
         order: OrderId::from_random(random(app)),
-        runners: (0..count).map(|_| RunnerId::from_random(random(app))).collect(),
-        usage,
+        runners: (0..wish.count).map(|_| RunnerId::from_random(random(app))).collect(),
+        usage: wish.usage,
+        types: wish.types,
         create_ms: Millis::try_from(settings.pool_create_ms).unwrap_or(Millis::MAX),
         ask_ms: settings.pool_ask(),
     };

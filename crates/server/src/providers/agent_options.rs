@@ -4,20 +4,21 @@ use std::collections::BTreeMap;
 
 use baton_core::span;
 
-use super::AGENT_PREFIX;
+use super::{AGENT_PREFIX, hooks};
 
 /// Says what is wrong with a value.
 type Check = fn(&str) -> Result<(), String>;
 
 /// Every option, as `baton agent` knows it.
-const KNOWN: [(&str, Check); 9] = [
-    ("deregister_hook", |_| Ok(())),
+const KNOWN: [(&str, Check); 10] = [
+    ("deregister_hook", hooks::check_path),
     ("end_with", is_something),
     ("github_runner", is_something),
     ("hook", is_hook),
+    ("hook_directory", is_absolute),
     ("hook_timeout", is_positive_span),
     ("overtime", is_span),
-    ("register_hook", |_| Ok(())),
+    ("register_hook", hooks::check_path),
     ("unreachable", is_positive_span),
     ("work_directory", is_something),
 ];
@@ -26,6 +27,10 @@ const CRASH_FILE: &str = "crash_file";
 
 fn is_something(value: &str) -> Result<(), String> {
     if value.trim().is_empty() { Err("it must not be empty".into()) } else { Ok(()) }
+}
+
+fn is_absolute(value: &str) -> Result<(), String> {
+    if value.starts_with('/') { Ok(()) } else { Err(format!("{value:?} must begin with /")) }
 }
 
 fn is_hook(value: &str) -> Result<(), String> {
@@ -86,6 +91,8 @@ mod tests {
             ("agent.hook_timeout", "0s"),
             ("agent.unreachable", "soon"),
             ("agent.hook", "gitlab"),
+            ("agent.hook_directory", "hooks"),
+            ("agent.register_hook", "hooks/register.sh"),
             ("agent.end_with", " "),
         ] {
             assert!(said(name, value).unwrap_err().contains(name), "{name}={value}");

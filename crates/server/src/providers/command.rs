@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use async_trait::async_trait;
+use baton_core::pools::spec::narrowed;
 use baton_core::pools::{Machine, PoolSpec, Usage};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -49,8 +50,18 @@ struct Input<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Asked<'a> {
-    Create { token: &'a str, count: u32, usage: Usage, environment: &'a BTreeMap<String, String> },
-    Terminate { machines: &'a [String] },
+    Create {
+        token: &'a str,
+        count: u32,
+        usage: Usage,
+        /// Besides those of the pool.
+        #[serde(skip)]
+        types: &'a [String],
+        environment: &'a BTreeMap<String, String>,
+    },
+    Terminate {
+        machines: &'a [String],
+    },
     List {},
 }
 
@@ -117,13 +128,17 @@ impl CommandProvider {
         let script = self.script(&pool.spec).map_err(ProviderError::Misconfigured)?;
         let verb = asked.verb();
         let spec = &pool.spec;
+        let types = match &asked {
+            Asked::Create { types, .. } => narrowed(&spec.types, types),
+            Asked::Terminate { .. } | Asked::List {} => spec.types.clone(),
+        };
         let input = Input {
             tag: &pool.tag,
             namespace: &pool.namespace,
             pool: &pool.name,
             cpu: spec.cpu,
             memory_mib: spec.memory_mib,
-            types: &spec.types,
+            types: &types,
             options: &spec.options,
             asked,
         };
@@ -227,8 +242,8 @@ impl Provider for CommandProvider {
     }
 
     async fn create(&self, wanted: &Create) -> Result<Vec<ProviderMachine>, ProviderError> {
-        let Create { pool, token, count, usage, environment } = wanted;
-        let asked = Asked::Create { token, count: *count, usage: *usage, environment };
+        let Create { pool, token, count, usage, types, environment } = wanted;
+        let asked = Asked::Create { token, count: *count, usage: *usage, types, environment };
         Ok(machines(pool, *usage, self.run(pool, asked).await?))
     }
 

@@ -35,7 +35,7 @@ fn pool() -> PoolInfo {
 
 fn create() -> Create {
     let environment = BTreeMap::from([("BATON_JOIN_TOKEN".to_owned(), "bj_secret".to_owned())]);
-    Create { pool: pool(), token: "o-1".into(), count: 2, usage: Usage::Spot, environment }
+    Create { pool: pool(), token: "o-1".into(), count: 2, usage: Usage::Spot, types: vec![], environment }
 }
 
 #[tokio::test]

@@ -16,14 +16,21 @@ use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 use tokio::sync::Mutex;
 
+use super::hooks;
 use super::process::{Process, marked, named};
-use super::{Create, Ended, PoolInfo, Provider, ProviderError, ProviderMachine};
+use super::{AgentPlace, Create, Ended, PoolInfo, Provider, ProviderError, ProviderMachine};
 use crate::crash;
 
 /// What everything that runs on a machine has in its environment, unless it takes pains not to.
 const MACHINE_VARIABLE: &str = "BATON_MACHINE_ID";
 /// The option that says how an agent ends its machine.
 const END_WITH: &str = "agent.end_with";
+/// The option that says where hooks are that begin with `./`, and the variable by which agents hear
+/// of it.
+const HOOK_DIRECTORY: &str = "agent.hook_directory";
+const HOOK_DIRECTORY_VARIABLE: &str = "BATON_AGENT_HOOK_DIRECTORY";
+/// The options that are hooks.
+const HOOKS: [&str; 2] = ["agent.register_hook", "agent.deregister_hook"];
 /// What its machines are called by type.
 const KIND: &str = "local";
 /// The file that says what is known of a machine.
@@ -47,6 +54,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct LocalProvider {
     directory: PathBuf,
+    /// Where the server was started: hooks that begin with `./` are looked for there.
+    started_in: PathBuf,
     /// What is started with the argument `agent`; this program unless a test says otherwise.
     program: Option<PathBuf>,
     /// One call at a time: a machine that is being made is not to be taken for one that is gone.
@@ -96,7 +105,8 @@ impl LocalProvider {
     pub fn new(directory: PathBuf, ended: Arc<Ended>) -> LocalProvider {
         // Agents are started in it, and would look for a relative one from there.
         let directory = std::path::absolute(&directory).unwrap_or(directory);
-        LocalProvider { directory, program: None, turn: Mutex::new(()), ended }
+        let started_in = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+        LocalProvider { directory, started_in, program: None, turn: Mutex::new(()), ended }
     }
 
     fn place(&self, id: &str) -> PathBuf {
@@ -144,6 +154,7 @@ impl LocalProvider {
         }
         command
             .env("BATON_AGENT_WORK_DIRECTORY", place.join("work"))
+            .env(HOOK_DIRECTORY_VARIABLE, &self.started_in)
             .envs(&wanted.environment)
             .env(MACHINE_VARIABLE, id)
             .current_dir(&place)
@@ -265,6 +276,10 @@ impl Provider for LocalProvider {
         if let Some(name) = spec.options.keys().find(|name| !name.starts_with(super::AGENT_PREFIX)) {
             return Err(format!("options: the provider local knows no {name}; those of agents begin with agent."));
         }
+        let directory = spec.options.get(HOOK_DIRECTORY).map_or(self.started_in.as_path(), Path::new);
+        for (name, hook) in HOOKS.iter().filter_map(|name| Some((name, spec.options.get(*name)?))) {
+            hooks::check_here(hook, directory).map_err(|why| format!("options: {name}: {why}"))?;
+        }
         match spec.options.get(END_WITH).map(|with| with.trim()) {
             None | Some("exit") => Ok(()),
             Some(_) => Err(format!(
@@ -279,6 +294,10 @@ impl Provider for LocalProvider {
 
     fn runs_here(&self) -> bool {
         true
+    }
+
+    fn agents_run(&self) -> AgentPlace {
+        AgentPlace::Here
     }
 
     fn kinds(&self, _: &PoolSpec) -> Vec<String> {

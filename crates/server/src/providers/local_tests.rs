@@ -60,7 +60,7 @@ fn pool(tag: &str) -> PoolInfo {
 
 fn create(count: u32) -> Create {
     let environment = BTreeMap::from([("BATON_JOIN_TOKEN".to_owned(), "bj_x".to_owned())]);
-    Create { pool: pool("t-1"), token: TOKEN.into(), count, usage: Usage::OnDemand, environment }
+    Create { pool: pool("t-1"), token: TOKEN.into(), count, usage: Usage::OnDemand, types: vec![], environment }
 }
 
 /// Waits for a text in a file of a machine.

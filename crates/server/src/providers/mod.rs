@@ -6,6 +6,7 @@
 
 mod agent_options;
 mod command;
+mod hooks;
 mod local;
 mod process;
 
@@ -53,6 +54,8 @@ pub struct Create {
     pub count: u32,
     /// How they are paid for.
     pub usage: Usage,
+    /// Of these types, as patterns, besides being of the pool's. None: any of those.
+    pub types: Vec<String>,
     /// What their agents are started with, besides `BATON_MACHINE_ID`. One value is a credential.
     pub environment: BTreeMap<String, String>,
 }
@@ -82,6 +85,17 @@ pub enum ProviderError {
     Unclear(String),
 }
 
+/// Where the agents of a provider's machines run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AgentPlace {
+    /// On the machine of this server.
+    Here,
+    /// On machines of their own.
+    Elsewhere,
+    /// Only whoever made the provider knows.
+    Anywhere,
+}
+
 /// Makes, ends and lists machines.
 #[async_trait]
 pub trait Provider: Send + Sync + fmt::Debug {
@@ -90,6 +104,11 @@ pub trait Provider: Send + Sync + fmt::Debug {
 
     /// True when whoever makes pools decides what runs on the machine of this server, or in its name.
     fn runs_here(&self) -> bool;
+
+    /// Where the agents of its machines run, and look for the server from.
+    fn agents_run(&self) -> AgentPlace {
+        AgentPlace::Anywhere
+    }
 
     /// Patterns that the types of this pool's machines are like. None: it is not known beforehand what they will be.
     fn kinds(&self, spec: &PoolSpec) -> Vec<String> {

@@ -6,14 +6,18 @@ use std::time::Duration;
 
 use baton_core::{WorkerId, token};
 use baton_proto::{CLAIM_WAIT_MS_MAX, Claim, ClaimedRun, Time};
-use baton_store::{CLAIM_RUNS_MAX, ClaimSlot, Claimed, Journal, LaneName, Scope, WorkerStatus};
+use baton_store::{CLAIM_RUNS_MAX, ClaimSlot, Claimed, Journal, LaneName, Scope, Store, WorkerStatus};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::payloads;
 use crate::auth::Caller;
+use crate::coalesce::Coalescer;
 use crate::workers::KnownWorker;
 use crate::{App, Error};
+
+/// A claim that waited for less is answered without waiting for company.
+const HURRY: Duration = Duration::from_secs(2);
 
 /// Waits for work for this worker; no runs when the wait was over first.
 pub async fn many(app: &App, caller: &Caller, worker: WorkerId, claim: Claim) -> Result<Vec<ClaimedRun>, Error> {
@@ -50,6 +54,8 @@ async fn claimed_or_again(
 ) -> Result<(Vec<Claimed>, bool), Error> {
     let deadline = Instant::now() + Duration::from_millis(claim.wait_ms.unwrap_or(0).min(CLAIM_WAIT_MS_MAX));
     caller.has(Scope::Worker)?;
+    // What is claimed is sent: not to one that takes nothing.
+    app.answers.may_answer().await?;
     let known = app.workers.get(worker).await?.ok_or_else(|| Error::no_worker(worker))?;
     caller.may_act_for(worker, known.key_id.as_deref(), &known.namespace)?;
     if claim.start && claim.claim_no.is_none() {
@@ -64,6 +70,7 @@ async fn claimed_or_again(
     if !again.is_empty() {
         return Ok((again, true));
     }
+    let asked = Instant::now();
     let names = kinds.iter().map(|kind| LaneName {
         namespace: known.namespace.clone(),
         queue: queue.to_owned(),
@@ -82,6 +89,7 @@ async fn claimed_or_again(
         claim_no: claim_no.unwrap_or(0),
         start: claim.start,
         lease_ms: None,
+        asked_ms_ago: None,
     };
     // Noted before the answer: a caller that goes away in the very moment of it comes back with the same number.
     if let Some(number) = claim_no {
@@ -89,19 +97,51 @@ async fn claimed_or_again(
         known.last_claim_no.fetch_max(number, Ordering::Relaxed);
     }
     let unanswered = Unanswered(&known);
-    let claimed = app.dispatcher.poll(queue, slot, deadline).await;
+    let handed = app.dispatcher.poll(queue, slot, deadline).await;
     // One that failed may have been carried out.
-    if claimed.is_ok() {
+    if handed.is_ok() {
         std::mem::forget(unanswered);
     }
-    if let Err(Error::WorkerOffline | Error::NotFound { .. }) = claimed {
+    if let Err(Error::WorkerOffline | Error::NotFound { .. }) = handed {
         app.workers.forget(worker);
     }
-    let claimed = claimed?;
-    if claim_no.is_none() && !claim.start && !claimed.is_empty() {
+    let handed = handed?;
+    if claim_no.is_none() && !claim.start && !handed.runs.is_empty() {
         known.may_hold_unstarted.store(true, Ordering::Relaxed);
     }
-    Ok((claimed, false))
+    match claim_no.filter(|number| *number > 0 && handed.runs.is_empty() && !handed.displaced) {
+        Some(number) => answer_none(app, worker, number, asked).await,
+        None => Ok((handed.runs, handed.again)),
+    }
+}
+
+/// Answers a claim that brought nothing. Where others use the store, too, it is noted there first:
+/// another server may wait for the same claim, made over a connection that only looks alive, and
+/// whatever it got by it nobody would hear of.
+async fn answer_none(app: &App, worker: WorkerId, number: i64, asked: Instant) -> Result<(Vec<Claimed>, bool), Error> {
+    if !app.store.is_shared() {
+        return Ok((vec![], false));
+    }
+    let answered = match asked.elapsed() < HURRY {
+        true => app.empty_claims.call_one((worker, number)).await?,
+        false => app.empty_waits.call_one((worker, number)).await?,
+    };
+    match answered {
+        true => Ok((vec![], false)),
+        // A worker that counts from the beginning again is let in with its next claim.
+        false => Ok((app.store.reopen_claim(worker, number, true).await?, true)),
+    }
+}
+
+pub(crate) fn coalescer(
+    store: Arc<dyn Store>,
+    batch_max: usize,
+    gather: Option<Duration>,
+) -> Coalescer<(WorkerId, i64), bool> {
+    Coalescer::start(batch_max, gather, move |claims: Vec<(WorkerId, i64)>| {
+        let store = store.clone();
+        async move { Ok(store.answer_claims(claims).await?) }
+    })
 }
 
 /// A poll whose caller may go away in the very moment of its answer. Then the worker holds runs it does not know of, and its next
@@ -157,10 +197,18 @@ pub(crate) async fn check_status(app: &App, known: &Arc<KnownWorker>) -> Result<
 /// What an earlier claim gave whose answer may have been lost.
 async fn repeated(app: &App, known: &KnownWorker, claim_no: Option<i64>) -> Result<Vec<Claimed>, Error> {
     match claim_no {
-        Some(number) if known.may_repeat(number) => Ok(app.store.claimed(known.id, Some(number)).await?),
+        Some(number) if known.may_repeat(number) => {
+            let held = app.store.repeat_claim(known.id, Some(number)).await?;
+            if held.is_empty() && number > 0 && known.has_asked(number) {
+                // It was answered with nothing, or what it brought has ended: the worker begins to
+                // ask again.
+                return Ok(app.store.reopen_claim(known.id, number, false).await?);
+            }
+            Ok(held)
+        }
         Some(_) => Ok(vec![]),
         None if known.may_hold_unstarted.load(Ordering::Relaxed) => {
-            let unstarted = app.store.claimed(known.id, None).await?;
+            let unstarted = app.store.repeat_claim(known.id, None).await?;
             known.may_hold_unstarted.store(!unstarted.is_empty(), Ordering::Relaxed);
             Ok(unstarted)
         }
@@ -187,7 +235,7 @@ async fn named(app: &App, worker: WorkerId, claimed: Vec<Claimed>) -> Result<Vec
         runs.push(ClaimedRun {
             run_id: run.run.to_string(),
             lease: token::lease(&app.secret, run.run, run.epoch),
-            epoch: run.epoch.0,
+            epoch: run.epoch.number(),
             queue: lane.queue.clone(),
             kind: lane.kind.clone(),
             attempt: run.attempt,

@@ -47,7 +47,7 @@ async fn held(app: &App, record: RunRecord) -> Result<Explanation, Error> {
     let holder = worker.map(|worker| Holder {
         worker_id: worker.id.to_string(),
         worker_name: worker.name,
-        epoch: record.epoch.0,
+        epoch: record.epoch.number(),
         lease_until: Time(record.lease_until.unwrap_or(worker.lease_until)),
     });
     let who = holder.as_ref().map_or_else(

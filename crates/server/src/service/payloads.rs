@@ -4,15 +4,17 @@
 //! server that writes references and nobody else: what a user sends that looks like one is refused ([`check`]), and what is fetched was
 //! checked before it was kept, so nothing that a reference leads to is ever taken for another. docs/adr/0015 has the reasons.
 
-use baton_core::payload::{Reference, looks_like_a_reference, size};
+use std::sync::Arc;
+
+use baton_core::payload::{Reference, looks_like_a_reference, seems_deeper_than, size};
 use baton_core::{Failure, Millis, Reason};
 use baton_store::{Claimed, Journal, LeaseRef, Message};
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use uuid::Uuid;
 
+use crate::answers::Room;
 use crate::artifacts::{ArtifactPath, Sha256Sum, StorageError, Terms};
-use crate::bodies::Room;
 use crate::{App, Error, crash};
 
 /// What the record of a child's end says besides the child's output, which may be as large as a payload can be.
@@ -34,6 +36,15 @@ pub(crate) fn check_output(app: &App, output: &[u8]) -> Result<(), Error> {
 fn check_up_to(app: &App, payload: &[u8], bytes_max: usize) -> Result<(), Error> {
     if payload.len() > bytes_max {
         return Err(Error::TooLarge { limit: app.settings.payload_bytes_max });
+    }
+    let limit = app.settings.payload_depth_max;
+    // Other faces may send what is no JSON, and is nobody's business. That is found out only where
+    // it might be.
+    if seems_deeper_than(payload, limit) && serde_json::from_slice::<serde::de::IgnoredAny>(payload).is_ok() {
+        return Err(Error::Invalid(format!(
+            "a payload may have arrays and objects {limit} deep in each other (the setting payload_depth_max), and this one is \
+             deeper: many programs cannot read it"
+        )));
     }
     match looks_like_a_reference(payload) {
         true => Err(Error::Invalid("a payload must not begin as Baton's references to payloads do".into())),
@@ -230,7 +241,7 @@ pub(crate) fn shown(kept: Option<Bytes>) -> (Bytes, u64) {
 /// Bytes and the room they take.
 struct Fetched {
     bytes: Bytes,
-    _room: Room,
+    _room: Arc<Room>,
 }
 
 impl AsRef<[u8]> for Fetched {
@@ -239,7 +250,7 @@ impl AsRef<[u8]> for Fetched {
     }
 }
 
-async fn fetch(app: &App, reference: &Reference, room: Room) -> Result<Bytes, Error> {
+async fn fetch(app: &App, reference: &Reference, room: Arc<Room>) -> Result<Bytes, Error> {
     let bytes = read(app, reference).await.map_err(|error| {
         if let StorageError::NotFound | StorageError::Damaged(_) = error {
             tracing::error!(%error, payload = %reference.id, "a payload that a run refers to cannot be read");

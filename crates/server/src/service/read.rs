@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::claim::raw;
 use super::{payloads, visible};
+use crate::answers::Answer;
 use crate::auth::Caller;
 use crate::{App, Error};
 
@@ -47,11 +48,14 @@ pub async fn wait(app: &App, caller: &Caller, run: RunId, wait_ms: u64) -> Resul
         let ended = watch.notified();
         tokio::pin!(ended);
         ended.as_mut().enable();
+        app.answers.may_read().await?;
         let record = visible(app, caller, Scope::Read, run).await?;
         if record.state.is_ended() || Instant::now() >= deadline {
             return view(app, record).await;
         }
         let again = if app.store.is_shared() { deadline.min(Instant::now() + LOOK_AGAIN) } else { deadline };
+        drop(record);
+        Answer::pause();
         let _ = tokio::time::timeout_at(again, ended).await;
     }
 }
@@ -101,15 +105,20 @@ pub async fn history(app: &App, caller: &Caller, run: RunId) -> Result<Vec<Histo
     };
     let attempts = app.store.attempts(run).await?;
     for attempt in &attempts {
-        lease(attempt.epoch.0, attempt.worker, attempt.claimed_at, attempt.started_at);
+        lease(attempt.epoch.number(), attempt.worker, attempt.claimed_at, attempt.started_at);
     }
     if record.state.is_held() {
-        lease(record.epoch.0, record.worker, record.claimed_at.unwrap_or(record.submitted_at), record.started_at);
+        lease(
+            record.epoch.number(),
+            record.worker,
+            record.claimed_at.unwrap_or(record.submitted_at),
+            record.started_at,
+        );
     }
     // The store keeps until when the worker has to stop, not when somebody asked: the grace time may have been another then.
     if let Some(by) = record.cancel_by.filter(|_| record.state.is_held()) {
         events.push(HistoryEvent {
-            epoch: Some(record.epoch.0),
+            epoch: Some(record.epoch.number()),
             worker_id: record.worker.map(|id| id.to_string()),
             message: Some("somebody asked to cancel the run; its worker has until then to stop".into()),
             ..blank(by, "cancel_by")
@@ -117,7 +126,7 @@ pub async fn history(app: &App, caller: &Caller, run: RunId) -> Result<Vec<Histo
     }
     for attempt in &attempts {
         events.push(HistoryEvent {
-            epoch: Some(attempt.epoch.0),
+            epoch: Some(attempt.epoch.number()),
             worker_id: attempt.worker.map(|id| id.to_string()),
             reason: Some(attempt.end.as_str().into()),
             message: attempt.error.clone(),
@@ -146,7 +155,7 @@ pub(crate) async fn view(app: &App, mut record: RunRecord) -> Result<RunView, Er
         state: record.state,
         reason: record.reason,
         error: record.error,
-        epoch: record.epoch.0,
+        epoch: record.epoch.number(),
         failures: record.failures,
         losses: record.losses,
         priority: record.priority,

@@ -60,14 +60,24 @@ pub async fn one(app: &App, caller: &Caller, worker: WorkerId, beat: Heartbeat) 
     if beat.all && alive.held as usize > leases.len() && app.hearing.is_sure(&app.current()) {
         put_strays_back(app, worker, leases.clone(), received).await?;
     }
-    let has_news = beat.leases.iter().zip(&leases).any(|(said, lease)| !said.stopping && alive.is_to_stop(lease));
-    if beat.wait_ms.is_some() && !has_news && !app.workers.is_closed() {
-        let is_news = tokio::select! {
-            () = news => !app.workers.is_closed(),
+    let said: Vec<_> = beat.leases.iter().zip(&leases).collect();
+    let has_news = said.iter().any(|(said, lease)| !said.stopping && alive.is_to_stop(lease));
+    let is_known = |lease: &LeaseRef| said.iter().any(|(said, own)| said.stopping && *own == lease);
+    let status = alive.status;
+    while beat.wait_ms.is_some() && !has_news && !app.workers.is_closed() {
+        let is_told = tokio::select! {
+            () = &mut news => !app.workers.is_closed(),
             () = sleep_until(until) => false,
         };
-        if is_news {
-            alive = renew(app, &known, sign).await?;
+        if !is_told {
+            break;
+        }
+        news.set(known.news.notified());
+        news.as_mut().enable();
+        alive = renew(app, &known, sign.clone()).await?;
+        // What the worker knows, and is heard of a second time from another server, is no news.
+        if alive.status != status || alive.cancelling.iter().chain(&alive.lost).any(|lease| !is_known(lease)) {
+            break;
         }
     }
     Ok(shown(alive, unfit))

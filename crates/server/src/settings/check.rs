@@ -22,6 +22,7 @@ impl Settings {
         {
             return Err(format!("api_key must have at least {} characters", baton_core::token::API_KEY_LENGTH_MIN));
         }
+        crate::proxies::Proxies::parse(&self.trusted_proxies)?;
         self.check_limits()?;
         self.check_spans()?;
         self.check_pools()?;
@@ -42,7 +43,11 @@ impl Settings {
             ("body_bytes_max", self.body_bytes_max as u64),
             ("batch_bytes_max", self.batch_bytes_max as u64),
             ("bodies_bytes_max", self.bodies_bytes_max as u64),
+            ("answers_bytes_max", self.answers_bytes_max as u64),
+            ("payload_depth_max", self.payload_depth_max as u64),
             ("connections_max", self.connections_max as u64),
+            ("connections_per_address_max", self.connections_per_address_max as u64),
+            ("requests_per_address_max", self.requests_per_address_max as u64),
             ("artifact_bytes_max", self.artifact_bytes_max),
             ("cache_bytes_max", self.cache_bytes_max),
             ("upload_expiry_ms", self.upload_expiry_ms),

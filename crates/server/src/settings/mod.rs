@@ -74,6 +74,8 @@ pub struct Settings {
     pub build_backlog_max: u64,
     /// Largest input or output of a run, a step or a signal.
     pub payload_bytes_max: usize,
+    /// How deep arrays and objects may be in each other in a payload that is JSON.
+    pub payload_depth_max: usize,
     /// Payloads up to this size are kept in the database; larger ones go to the storage.
     pub payload_inline_bytes_max: usize,
     /// Most bytes that one workflow run may remember.
@@ -84,12 +86,24 @@ pub struct Settings {
     pub batch_bytes_max: usize,
     /// Large bodies in memory at once, in bytes; who comes when there are more waits for a few seconds.
     pub bodies_bytes_max: usize,
+    /// Answers in memory at once, in bytes. One API key may have half of it; one connection, or one
+    /// address without a key, an eighth.
+    pub answers_bytes_max: usize,
     /// Requests a second that one API key may send; 0 is no limit.
     pub requests_per_second: u32,
     /// Refused credentials a second from one address before it is told to slow down.
     pub refusals_per_second: u32,
+    /// Requests a second without any credential that one address may send; 0 is no limit.
+    pub unauthenticated_per_second: u32,
     /// Connections at once.
     pub connections_max: usize,
+    /// Connections at once from one address. A new one takes the place of the oldest that is idle.
+    pub connections_per_address_max: usize,
+    /// Requests of one address that are being answered at once.
+    pub requests_per_address_max: usize,
+    /// Addresses and networks of proxies, with commas between them, that are believed when they say
+    /// in `Forwarded` or `X-Forwarded-For` whom they speak for.
+    pub trusted_proxies: String,
     /// How long a client may take to send a request's headers.
     pub header_timeout_ms: u64,
     /// How long a connection may be idle between requests.
@@ -174,7 +188,8 @@ pub struct Settings {
     pub pool_spot_retry_ms: u64,
     /// How long runners that are gone, and claims that have ended, are kept.
     pub pool_retention_ms: u64,
-    /// The URL under which agents reach the servers; that of this server unless given.
+    /// The URL under which agents reach the servers, like http://10.0.0.10:7400; that of this
+    /// server unless given.
     pub pool_url: Option<String>,
     /// Where the scripts of the provider `command` are. Without it there is no such provider.
     pub pool_command_directory: Option<String>,
@@ -257,14 +272,20 @@ impl Default for Settings {
             backlog_max: 1_000_000,
             build_backlog_max: 1_000,
             payload_bytes_max: 32 << 20,
+            payload_depth_max: 128,
             payload_inline_bytes_max: 2 << 20,
             journal_bytes_max: 64 << 20,
             body_bytes_max: 4 << 20,
             batch_bytes_max: 64 << 20,
             bodies_bytes_max: 256 << 20,
+            answers_bytes_max: 128 << 20,
             requests_per_second: 0,
             refusals_per_second: 20,
+            unauthenticated_per_second: 1_000,
             connections_max: 10_000,
+            connections_per_address_max: 8_000,
+            requests_per_address_max: 20_000,
+            trusted_proxies: String::new(),
             header_timeout_ms: 10_000,
             idle_timeout_ms: 120_000,
             body_timeout_ms: 60_000,

@@ -1,5 +1,7 @@
 //! The settings of runner pools, as the rules take them.
 
+use std::net::IpAddr;
+
 use baton_core::Millis;
 use baton_core::pools::{BackoffRule, Limits};
 use baton_store::{PoolExpiry, TakeRules};
@@ -101,6 +103,9 @@ impl Settings {
                 self.pool_heartbeat_ms
             ));
         }
+        if let Some(url) = &self.pool_url {
+            check_url(url)?;
+        }
         if self.pool_claims_waiting_max == 0 {
             return Err("pool_claims_waiting_max must be at least 1".into());
         }
@@ -108,5 +113,66 @@ impl Settings {
             return Err("pool_command_output_bytes_max must be at least 1".into());
         }
         Ok(())
+    }
+}
+
+/// Whether a URL can be that of a server, for somebody else: what no client would understand, or
+/// would take for its own machine, is not.
+fn check_url(url: &str) -> Result<(), String> {
+    let wrong = |why: &str| Err(format!("pool_url: {url:?} is no address under which agents reach a server: {why}"));
+    let like = "it must be like http://10.0.0.10:7400";
+    let Ok(uri) = url.parse::<http::Uri>() else { return wrong(like) };
+    match uri.scheme_str() {
+        Some("http") => {}
+        Some("https") => return wrong("agents speak http only; over a network, let them go through a tunnel or a VPN"),
+        Some(_) | None => return wrong("it must begin with http://"),
+    }
+    let Some(authority) = uri.authority().filter(|authority| !authority.host().is_empty()) else { return wrong(like) };
+    if authority.as_str().contains('@') || uri.query().is_some() || url.contains('#') {
+        return wrong("it must have neither a user, nor a query, nor a fragment");
+    }
+    if authority.as_str().ends_with(':') || authority.port_u16() == Some(0) {
+        return wrong("it has no port that could be called");
+    }
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+    match host.parse::<IpAddr>() {
+        Ok(ip) if ip.is_unspecified() => wrong("that is what a server listens on, and nobody can call it"),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_nobody_can_call_is_refused() {
+        for good in [
+            "http://10.0.0.10:7400",
+            "http://baton.internal",
+            "http://baton.internal:7400/",
+            "http://[fd00::1]:7400",
+            "http://127.0.0.1:7400",
+            "http://proxy/baton",
+        ] {
+            assert_eq!(check_url(good), Ok(()), "{good}");
+        }
+        for wrong in [
+            "",
+            "10.0.0.10:7400",
+            "baton.internal",
+            "https://baton.internal",
+            "ftp://baton.internal",
+            "http://",
+            "http://0.0.0.0:7400",
+            "http://[::]:7400",
+            "http://10.0.0.10:0",
+            "http://10.0.0.10:",
+            "http://key@10.0.0.10:7400",
+            "http://10.0.0.10:7400/?key=x",
+            "http://10.0.0.10:7400 ",
+        ] {
+            assert!(check_url(wrong).unwrap_err().contains("pool_url"), "{wrong}");
+        }
     }
 }

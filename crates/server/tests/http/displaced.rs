@@ -75,7 +75,52 @@ async fn a_claim_made_again_gets_what_the_first_brings_from_the_store(on: On) {
     assert!(answer(&mut old).await.runs.is_empty());
 }
 
+/// The first call is carried out, and its answer on its way when its caller gives up and asks
+/// again. What the second call was told of must not be put back because nobody waits for the first.
+async fn what_a_repeated_claim_was_told_of_is_not_taken_away(on: On) {
+    let mut between = None;
+    let server = Server::over(on, |store| between.insert(LossyStore::before(store)).clone()).await;
+    let store = between.unwrap();
+    let worker = server.worker("one").await;
+    let run = server.submit().await;
+    let held_up = store.hold_answers_up().await;
+    let old = ask(&server, &worker).await;
+    eventually("the claim is carried out", async || store.claims_carried_out() > 0).await;
+    drop(old);
+    let claimed = soon(ask_again(&server, &worker)).await;
+    assert_eq!(claimed.iter().map(|run| (run.run_id.as_str(), run.epoch)).collect::<Vec<_>>(), [(run.as_str(), 1)]);
+    drop(held_up);
+    // The first poll has been answered once another one is served behind it.
+    let (other, second) = (server.worker("two").await, server.submit().await);
+    assert_eq!(server.claim(&other).await.run_id, second);
+    server.client.complete(&run, &complete(&claimed[0].lease)).await.expect("the lease is the worker's");
+}
+
+/// Nobody asks again: then the runs go back, and a late repetition finds nothing of them.
+async fn what_nobody_heard_of_goes_back(on: On) {
+    let mut between = None;
+    let server = Server::over(on, |store| between.insert(LossyStore::before(store)).clone()).await;
+    let store = between.unwrap();
+    let worker = server.worker("one").await;
+    let run = server.submit().await;
+    let held_up = store.hold_answers_up().await;
+    let connections = server.app.metrics.connections.get();
+    let old = ask(&server, &worker).await;
+    eventually("the claim is carried out", async || store.claims_carried_out() > 0).await;
+    drop(old);
+    eventually("its connection is closed", async || server.app.metrics.connections.get() == connections).await;
+    drop(held_up);
+    let other = server.worker("two").await;
+    let patient = Claim { wait_ms: Some(LONG_MS), ..Claim::default() };
+    assert_eq!(server.claims(&other, &patient).await[0].run_id, run);
+    let second = server.submit().await;
+    let late = soon(ask_again(&server, &worker)).await;
+    assert_eq!(late.iter().map(|run| run.run_id.as_str()).collect::<Vec<_>>(), [second.as_str()]);
+}
+
 on_both!(
+    what_a_repeated_claim_was_told_of_is_not_taken_away,
+    what_nobody_heard_of_goes_back,
     a_claim_made_again_takes_the_place_of_the_one_that_waits,
     a_claim_made_again_gets_what_the_first_brings_from_the_store,
 );

@@ -3,8 +3,8 @@
 use std::any::Any;
 use std::fmt::Debug;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use baton::proto::{
@@ -79,6 +79,36 @@ pub struct Server {
     /// Dropped last: the server has to be done with it.
     _files: tempfile::TempDir,
     _home: Home,
+}
+
+/// Whatever a test asked for, the answer has a status that the document describes.
+impl Drop for Server {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_documented(&self.app.metrics.text());
+        }
+    }
+}
+
+/// Fails unless every answer that these metrics count has a status that the document describes.
+fn assert_documented(metrics: &str) {
+    static DOCUMENT: LazyLock<Value> = LazyLock::new(|| serde_json::to_value(baton_server::http::openapi()).unwrap());
+    let label = |line: &str, name: &str| {
+        let value = line.split(&format!("{name}=\"")).nth(1).and_then(|rest| rest.split('"').next());
+        value.unwrap_or_default().to_owned()
+    };
+    let is_described = |method: &str, route: &str, status: &str| {
+        let of = |method: &str| DOCUMENT["paths"][route][method.to_lowercase()]["responses"].get(status).is_some();
+        // Whatever can be got can be asked for its head alone.
+        of(method) || (method == "HEAD" && of("GET"))
+    };
+    let counted = metrics.lines().filter(|line| line.starts_with("baton_http_requests_total{"));
+    let seen = counted.map(|line| [label(line, "method"), label(line, "route"), label(line, "status")]);
+    let missing: Vec<_> = seen
+        .filter(|[_, route, status]| !["none", "/openapi.json"].contains(&route.as_str()) && status != "405")
+        .filter(|[method, route, status]| !is_described(method, route, status))
+        .collect();
+    assert!(missing.is_empty(), "the document does not describe these answers: {missing:?}");
 }
 
 impl Server {

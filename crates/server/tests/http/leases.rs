@@ -206,6 +206,12 @@ async fn a_batch_answers_for_each_run_on_its_own(on: On) {
     let mixed = [&held[5], &again[1]].map(|run| CompleteRun { run_id: id(run), ..complete(&run.lease) });
     let told = server.client.complete_batch(&Batch { runs: mixed.to_vec() }).await.unwrap().runs;
     assert_eq!((told[0].code.as_deref(), told[1].state), (Some("lease_lost"), Some(State::Completed)));
+    // A zombie and the holder of the same run, beside somebody who has nothing to do with it.
+    let zombie = held.iter().find(|run| run.run_id == again[2].run_id).unwrap();
+    let mixed = [zombie, &again[2], &again[0]].map(|run| CompleteRun { run_id: id(run), ..complete(&run.lease) });
+    let told = server.client.complete_batch(&Batch { runs: mixed.to_vec() }).await.unwrap().runs;
+    assert!(told[0].code.is_some() && told[0].state != Some(State::Completed), "{told:?}");
+    assert_eq!((told[1].state, told[2].state), (Some(State::Completed), Some(State::Completed)), "{told:?}");
     for verb in ["start", "complete", "fail", "give_back"] {
         let path = format!("/api/v1/runs/{verb}");
         let nameless = json!({"runs": [{"lease": "x", "error": "y"}]}).to_string();

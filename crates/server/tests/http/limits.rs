@@ -181,6 +181,75 @@ async fn whoever_guesses_keys_is_slowed_down_and_others_are_not(on: On) {
     assert_eq!(lines.len(), refused);
 }
 
+/// Somebody behind the same address makes keys up. A key that is good, and that this server has not
+/// seen yet, gets in all the same.
+async fn made_up_keys_do_not_keep_good_ones_out(on: On) {
+    let server = Server::with(on, |settings| settings.refusals_per_second = 1).await;
+    let mut good = Vec::new();
+    for _ in 0..20 {
+        good.push(server.client_for(&["read"], None).await);
+    }
+    let guesses: Vec<_> = (0..200)
+        .map(|guess| {
+            let client = server.client_with(&format!("bk_guess_{guess}_of_many"));
+            tokio::spawn(async move { refusal(client.audit_log(None, None).await) })
+        })
+        .collect();
+    let calls: Vec<_> =
+        good.into_iter().map(|client| tokio::spawn(async move { client.queues(None).await.map(drop) })).collect();
+    for call in calls {
+        call.await.unwrap().expect("a good key");
+    }
+    let mut slowed = 0;
+    for guess in guesses {
+        let refusal = guess.await.unwrap();
+        assert!(["403 bad_credential", "429 too_many_requests"].contains(&refusal.as_str()), "{refusal}");
+        slowed += usize::from(refusal.starts_with("429"));
+    }
+    assert!(slowed > 100, "{slowed}");
+}
+
+/// Bodies that are announced and never come fill the share of their key, and nobody else's.
+async fn bodies_that_never_come_leave_room_for_those_of_others(on: On) {
+    let server = Server::with(on, |settings| settings.bodies_bytes_max = 1_000_000).await;
+    let other = server.client_for(&["submit"], None).await;
+    let mut slow = Vec::new();
+    for _ in 0..20 {
+        let mut stream = server.connect().await;
+        stream.write_all(format!("{}content-length: 100000\r\n\r\n{{", head(KEY)).as_bytes()).await.unwrap();
+        slow.push(stream);
+    }
+    let input = serde_json::value::to_raw_value(&"x".repeat(100_000)).unwrap();
+    let large = SubmitRun { input: Some(input), ..run() };
+    let submitted = tokio::time::timeout(Duration::from_secs(3), other.submit(&large)).await;
+    submitted.expect("it waits for bodies of others").unwrap();
+}
+
+async fn payloads_may_not_be_nested_without_end(on: On) {
+    let server = Server::start(on).await;
+    let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    let submit = async |input: &str| {
+        let body = format!(r#"{{"queue":"deep","type":"ios","input":{input}}}"#);
+        server.call("POST", "/api/v1/runs", body).await
+    };
+    assert_eq!(submit(&nested(128)).await.status, 201);
+    for depth in [129, 1_500, 2_000_000] {
+        let refused = submit(&nested(depth)).await;
+        assert_eq!(refused.refusal(), "422 invalid", "{depth}");
+        assert!(refused.json()["error"].as_str().unwrap().contains("payload_depth_max"));
+    }
+    assert_eq!(submit(&format!("{:?}", "[".repeat(1_000))).await.status, 201, "that is a text");
+    let batch = format!(r#"{{"runs":[{{"queue":"deep","type":"ios","input":{}}}]}}"#, nested(129));
+    assert_eq!(server.call("POST", "/api/v1/runs/batch", batch).await.refusal(), "422 invalid");
+    let (_, claimed) = server.held().await;
+    let output = format!(r#"{{"lease":"{}","output":{}}}"#, claimed.lease, nested(129));
+    let path = format!("/api/v1/runs/{}/complete", claimed.run_id);
+    assert_eq!(server.call("POST", &path, output).await.refusal(), "422 invalid");
+    let schedule =
+        format!(r#"{{"id":"deep","cron":"0 0 * * *","run":{{"queue":"q","type":"a","input":{}}}}}"#, nested(129));
+    assert_eq!(server.call("POST", "/api/v1/schedules", schedule).await.refusal(), "422 invalid");
+}
+
 async fn a_head_that_is_too_large_is_refused(on: On) {
     let server = Server::start(on).await;
     let mut stream = server.connect().await;
@@ -204,5 +273,8 @@ on_both!(
     a_repeated_submit_gets_its_answer_from_a_full_queue_too,
     a_key_that_asks_too_often_is_told_to_slow_down,
     whoever_guesses_keys_is_slowed_down_and_others_are_not,
+    made_up_keys_do_not_keep_good_ones_out,
+    bodies_that_never_come_leave_room_for_those_of_others,
+    payloads_may_not_be_nested_without_end,
     a_head_that_is_too_large_is_refused,
 );

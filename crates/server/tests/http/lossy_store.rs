@@ -22,6 +22,8 @@ pub struct LossyStore {
     submits_to_lose: AtomicU32,
     looks_to_refuse: AtomicU32,
     claims_pass: RwLock<()>,
+    claims_carried_out: AtomicU32,
+    answers_pass: RwLock<()>,
 }
 
 impl LossyStore {
@@ -33,6 +35,8 @@ impl LossyStore {
             submits_to_lose: AtomicU32::new(0),
             looks_to_refuse: AtomicU32::new(0),
             claims_pass: RwLock::new(()),
+            claims_carried_out: AtomicU32::new(0),
+            answers_pass: RwLock::new(()),
         })
     }
 
@@ -54,6 +58,16 @@ impl LossyStore {
     /// Holds claims up on their way to the store until the guard is dropped.
     pub async fn hold_claims_up(&self) -> RwLockWriteGuard<'_, ()> {
         self.claims_pass.write().await
+    }
+
+    /// Holds answers to claims up on their way from the store until the guard is dropped.
+    pub async fn hold_answers_up(&self) -> RwLockWriteGuard<'_, ()> {
+        self.answers_pass.write().await
+    }
+
+    /// How many claims the store has carried out.
+    pub fn claims_carried_out(&self) -> u32 {
+        self.claims_carried_out.load(Ordering::SeqCst)
     }
 
     /// Faults that are still to come.
@@ -94,7 +108,7 @@ macro_rules! passing_builds_on {
 }
 
 passing_builds_on! {
-    fn take_build(run: RunId, worker: WorkerId) -> Option<LeaseRef>;
+    fn take_build(run: RunId, worker: WorkerId, die: u32) -> Option<LeaseRef>;
     fn touch_artifact(id: Uuid) -> ();
     fn bind_draft(id: Uuid, lease: LeaseRef) -> bool;
     fn builds(runs: &[RunId]) -> Vec<Option<Build>>;
@@ -204,7 +218,7 @@ passing_all_on! { Pools:
     fn waiting_pools() -> Vec<PoolNo>;
     fn take_runners(pool: PoolNo, rules: TakeRules) -> TakeAnswer;
     fn commit_claim(claim: ClaimNo, limits: Limits) -> CommitAnswer;
-    fn give_back_runners(claim: ClaimNo, runners: Vec<RunnerRef>, release_ms: Millis) -> Vec<RunnerAnswer>;
+    fn give_back_runners(claim: ClaimNo, runners: Vec<RunnerRef>, why: &str, release_ms: Millis) -> Vec<RunnerAnswer>;
     fn release_claim(claim: ClaimNo, release_ms: Millis) -> EndClaimAnswer;
     fn fail_claim(claim: ClaimNo, reason: ClaimReason, detail: &str, release_ms: Millis) -> EndClaimAnswer;
     fn join_runner(order: OrderId, machine_id: &str, token: Hash) -> JoinAnswer;
@@ -263,10 +277,21 @@ macro_rules! passing_on {
             async fn claim(&self, request: ClaimRequest) -> StoreResult<ClaimAnswer> {
                 drop(self.claims_pass.read().await);
                 let answer = self.store.claim(request).await?;
+                self.claims_carried_out.fetch_add(1, Ordering::SeqCst);
+                drop(self.answers_pass.read().await);
                 if !answer.claimed.is_empty() {
                     fault(&self.claims_to_lose)?;
                 }
                 Ok(answer)
+            }
+
+            async fn moved(&self) {
+                self.store.moved().await;
+            }
+
+            async fn repeat_claim(&self, worker: WorkerId, claim_no: Option<i64>) -> StoreResult<Vec<Claimed>> {
+                fault(&self.looks_to_refuse)?;
+                self.store.repeat_claim(worker, claim_no).await
             }
 
             async fn claimed(&self, worker: WorkerId, claim_no: Option<i64>) -> StoreResult<Vec<Claimed>> {
@@ -295,6 +320,10 @@ passing_on! {
     fn depths(queues: &[QueueId], cap: u64) -> Vec<Depth>;
     fn submit(submissions: Vec<Submission>) -> Vec<SubmitAnswer>;
     fn submitted(keys: Vec<Idempotency>) -> Vec<Option<(Submitted, bool)>>;
+    fn give_back_unheard(leases: Vec<LeaseRef>, why: &str) -> Woken;
+    fn answered(asked: Vec<Asked>) -> Vec<bool>;
+    fn answer_claims(claims: Vec<(WorkerId, i64)>) -> Vec<bool>;
+    fn reopen_claim(worker: WorkerId, claim_no: i64, only_old: bool) -> Vec<Claimed>;
     fn strays(worker: WorkerId, known: Vec<LeaseRef>, age_ms: Millis, limit: usize) -> Vec<LeaseRef>;
     fn start(leases: Vec<LeaseRef>) -> Vec<Verdict>;
     fn complete(done: Vec<Completion>) -> Changes;

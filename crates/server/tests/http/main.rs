@@ -10,6 +10,7 @@ mod explain;
 mod foreign_keys;
 mod grpc;
 mod heartbeats;
+mod hostile;
 mod hung_up;
 mod idempotency;
 mod keys;

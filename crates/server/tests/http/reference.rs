@@ -13,6 +13,21 @@ const HOW_TO_UPDATE: &str =
     "If the routes are right, run: UPDATE_DOCS=1 cargo test -p baton-server --test http reference::";
 const METHODS: [&str; 7] = ["get", "head", "delete", "options", "patch", "post", "put"];
 
+/// What the document says of refusals that all operations of a kind have.
+const GENERAL: [&str; 11] = [
+    "It cannot be read",
+    "No credential was shown",
+    "The credential is not good, or not for this",
+    "There is no such thing, or none the caller may see",
+    "The body did not arrive in time",
+    "The body is too large",
+    "It can be read, but makes no sense",
+    "Too many requests; Retry-After says when to come back",
+    "A bug; the server's log says what",
+    "The store cannot be reached, or the server is busy or stopping; Retry-After says when to come back",
+    "The disk is full",
+];
+
 const HEAD: &str = "\
 # The HTTP API
 
@@ -23,7 +38,7 @@ Every route that a server has. This page is written by a test, crates/server/tes
 *Who may call* names what has to be shown. *key (submit)* is an API key with that scope, in `X-API-Key` or as `Authorization: Bearer`; a key with the
 scope *admin* may call everything that takes a key, and one with *submit* may also *read*. *The holder* is whoever builds the build: it shows
 `X-Worker-Token`, or a key (worker) and `X-Worker-Id` (a builder), or `X-VM-Token` (a machine), or `X-Lease` (a worker of the native API). Any call can be refused with 401 (nothing shown), 403 (not
-good for this), 429 (too many), or 503 (the store cannot be reached). Refusals are `{\"error\": ..., \"code\": ...}`: docs/errors.md lists the codes.
+good for this), 429 (too many), or 503 (the store cannot be reached); one with a body also with 400, 408, 413, 422 or 507, and one that names something with 404. Refusals are `{\"error\": ..., \"code\": ...}`: docs/errors.md lists the codes.
 ";
 
 fn document() -> Value {
@@ -187,7 +202,10 @@ fn answers(operation: &Value) -> String {
             (Some(shape), Some(said)) => format!("{status} `{shape}` ({said})"),
         }
     };
-    operation["responses"].as_object().unwrap().iter().map(answer).collect::<Vec<_>>().join(", ")
+    // What any call of its kind may be refused with is said at the top of the page.
+    let own =
+        |(_, response): &(&String, &Value)| !GENERAL.contains(&response["description"].as_str().unwrap_or_default());
+    operation["responses"].as_object().unwrap().iter().filter(own).map(answer).collect::<Vec<_>>().join(", ")
 }
 
 fn page() -> String {

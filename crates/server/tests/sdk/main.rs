@@ -4,7 +4,9 @@
 #[allow(dead_code, reason = "the harness has words for the HTTP face, too")]
 mod harness;
 
+mod blocking;
 mod cut;
+mod kept;
 mod large;
 mod site;
 mod stop;

@@ -21,7 +21,10 @@ pub struct Site {
 
 impl Site {
     pub async fn start(on: On) -> Site {
-        let server = Server::real(on, |_| {}).await;
+        Site::of(Server::real(on, |_| {}).await).await
+    }
+
+    pub async fn of(server: Server) -> Site {
         let client = Client::connect(format!("http://{}", server.address)).api_key(KEY).await.unwrap();
         Site { server, client }
     }

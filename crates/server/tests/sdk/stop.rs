@@ -37,6 +37,17 @@ fn slow_of(mut worker: baton::Worker, executed: &Counter, pace: Duration) -> bat
     worker
 }
 
+/// Waits until the first step is written down: what is executed and not yet written down would be
+/// executed again.
+async fn until_recorded(handle: &baton::WorkflowHandle) {
+    within(async {
+        while handle.steps().await.unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
 async fn a_worker_that_stops_finishes_what_it_holds(on: On) {
     let site = Site::start(on).await;
     let executed = Counter::default();
@@ -57,7 +68,7 @@ async fn what_takes_too_long_is_given_back_and_finished_by_another(on: On) {
     let impatient = site.builder(site.server.address).drain_timeout(Duration::from_millis(50)).build().await.unwrap();
     let mut working = Working::begin(slow_of(impatient, &executed, Duration::from_secs(3_600)));
     let handle = site.begin("slow", &()).await;
-    until_true(|| executed.get() == 1).await;
+    until_recorded(&handle).await;
     working.tell_to_stop();
     working.stopped().await;
     let working = Working::begin(slow(&site, &executed, Duration::ZERO).await);
@@ -94,7 +105,7 @@ async fn what_a_fallen_worker_held_is_finished_by_another_without_repeating_step
     let executed = Counter::default();
     let working = Working::begin(slow(&site, &executed, Duration::from_secs(3_600)).await);
     let handle = site.begin("slow", &()).await;
-    until_true(|| executed.get() == 1).await;
+    until_recorded(&handle).await;
     let worker_id = handle.get().await.unwrap().worker_id.unwrap();
     working.kill();
     // Sooner than by waiting for its lease to end.
@@ -111,7 +122,7 @@ async fn a_worker_that_was_given_up_drops_what_it_held_and_registers_again(on: O
     let executed = Counter::default();
     let working = Working::begin(slow(&site, &executed, Duration::from_millis(500)).await);
     let handle = site.begin("slow", &()).await;
-    until_true(|| executed.get() == 1).await;
+    until_recorded(&handle).await;
     let before = handle.get().await.unwrap().worker_id.unwrap();
     site.server.client.force_offline(&before).await.unwrap();
     let numbers: (u32, u32) = within(handle.result()).await.unwrap();

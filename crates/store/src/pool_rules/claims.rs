@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use baton_core::Millis;
 use baton_core::pools::claim::{self, ClaimRefused, Taken, Waiting, assign, in_order, yields};
-use baton_core::pools::keeper::{IdleRunner, Stock};
+use baton_core::pools::keeper::{ComingRunner, IdleRunner, Stock};
 use baton_core::pools::verify::{Seen, register_by, verify};
 use baton_core::pools::{ClaimNo, ClaimReason, ClaimState, Limits, Machine, RunnerId, RunnerState, Verdict, runner};
 
@@ -41,7 +41,7 @@ impl PoolView {
     }
 
     /// What the keeper looks at.
-    pub fn stock(self, now: Millis) -> PoolStock {
+    pub fn stock(self, coming: Vec<ComingRunner>, now: Millis) -> PoolStock {
         let idle = |runner: &PoolRunner| IdleRunner {
             id: runner.id,
             epoch: runner.rules.epoch,
@@ -50,6 +50,7 @@ impl PoolView {
         };
         let stock = Stock {
             idle: self.idle.iter().map(idle).collect(),
+            coming,
             creating: self.count(&[RunnerState::Creating]),
             claimed: self.count(&[RunnerState::Claimed]),
             running: self.count(&[RunnerState::Running]),

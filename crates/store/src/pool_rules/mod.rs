@@ -70,6 +70,9 @@ impl Sheet {
         let (pool, spent_ms) = (row.pool, now.saturating_sub(row.since).max(0));
         if !detail.is_empty() {
             detail.clone_into(&mut row.detail);
+        } else if next.state == RunnerState::Idle {
+            // Why it was given back is over, and no reason for whatever ends it.
+            row.detail.clear();
         }
         if was.state != next.state {
             row.since = now;

@@ -40,6 +40,7 @@ pub(crate) fn place(new: &NewOrder, pool: &Pool, size: u32, now: Millis) -> Opti
         pool: new.pool,
         count: rows.len() as u32,
         usage: new.usage,
+        types: new.types.clone(),
         ordered_at: now,
         ask_at: now.saturating_add(new.ask_ms),
         asked: 1,

@@ -42,12 +42,13 @@ pub(crate) async fn pool_with(store: &dyn Pools, idle: u128) -> (PoolNo, Vec<Run
         order: OrderId::from_random(1),
         runners: runners.clone(),
         usage: Usage::OnDemand,
+        types: Vec::new(),
         create_ms: 60_000,
         ask_ms: 60_000,
     };
     assert!(matches!(store.order_runners(order).await.unwrap(), OrderAnswer::Ordered(_)));
     let up = |runner: &RunnerId| RunnerSignal {
-        runner: RunnerRef { runner: *runner, epoch: Epoch(0) },
+        runner: RunnerRef { runner: *runner, epoch: Epoch::new(0) },
         signal: Signal::Ready,
         run_id: None,
         detail: String::new(),

@@ -31,7 +31,22 @@ impl PostgresStore {
         let from = self.cursor.starts(&lanes);
         let (levels, most, bytes) = (i32::from(LEVELS), room as i32, CLAIM_BYTES_MAX as i64);
         let (worker, claim_no, start, lease_ms) = (slot.worker.0, slot.claim_no, slot.start, slot.lease_ms);
-        let params = params![now, queue, lanes, worker, most, from, levels, claim_no, start, lease_ms, bytes];
+        let (is_unnumbered, mark) = (slot.claim_no == 0 && slot.asked_ms_ago.is_some(), deal.request.mark());
+        let params = params![
+            now,
+            queue,
+            lanes,
+            worker,
+            most,
+            from,
+            levels,
+            claim_no,
+            start,
+            lease_ms,
+            bytes,
+            is_unnumbered,
+            mark
+        ];
         let claim = session.query_often(sql::CLAIM_AT_ONCE, params, room);
         let (found, committed) = join(claim, session.commit()).await;
         let found = found?;
@@ -68,6 +83,7 @@ impl PostgresStore {
                 || head.len() == room && room < slot.room as usize
                 || head.len() < room && size >= CLAIM_BYTES_MAX,
             claimed,
+            again: Vec::new(),
             refused: Vec::new(),
             next_in_ms: next_due_at.map(|due_at| due_at - now),
         }))

@@ -10,17 +10,20 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use baton_core::matching::Fate;
 use baton_core::order::LEVELS;
 use baton_core::rate::{self, Bucket};
-use baton_core::{Millis, WorkerId};
+use baton_core::{Answered, Millis, WorkerId};
 use futures_util::future::join;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::PostgresStore;
+use super::answered::answered_of;
 use super::deal::{Deal, Picked, Place, raise, shares};
 use super::params::params;
 use super::pool::{Outcome, Session, retried};
 use super::{rows, sql};
-use crate::{CLAIM_BYTES_MAX, ClaimAnswer, ClaimRequest, Claimed, LaneId, QueueId, SlotRefused, WorkerStatus};
+use crate::{
+    CLAIM_BYTES_MAX, ClaimAnswer, ClaimRequest, ClaimSlot, Claimed, LaneId, QueueId, SlotRefused, WorkerStatus,
+};
 
 /// Most runs of each lane that one claim makes claimable because they have become due.
 const PROMOTE_MAX: i64 = 1_000;
@@ -53,15 +56,20 @@ impl PostgresStore {
         if let Some(answer) = retried!(self.claim_at_once(&deal))? {
             return Ok(answer);
         }
+        // Without a number it cannot be compared later, when runs are handed out, so it is looked up first.
+        self.repeat_answered(&mut deal, |_, slot| slot.claim_no <= 0).await?;
         for _ in 0..MATCHES_MAX {
             match retried!(self.deal(&deal))? {
                 Dealt::Done(answer) => {
-                    return Ok(ClaimAnswer { refused: deal.refused.into_iter().collect(), ..answer });
+                    let given: HashSet<usize> = answer.claimed.iter().map(|one| one.slot).collect();
+                    let is_open = |index, slot: &ClaimSlot| slot.claim_no > 0 && !given.contains(&index);
+                    self.repeat_answered(&mut deal, is_open).await?;
+                    return Ok(deal.finish(answer));
                 }
                 Dealt::NotAllFit(shares) => self.find_unfit(&mut deal, &shares).await?,
             }
         }
-        Ok(ClaimAnswer { refused: deal.refused.into_iter().collect(), more: true, ..ClaimAnswer::default() })
+        Ok(deal.finish(ClaimAnswer { more: true, ..ClaimAnswer::default() }))
     }
 
     /// One transaction: everything that was matched is handed out, or nothing.
@@ -107,7 +115,7 @@ impl PostgresStore {
             session.query(sql::LOCK_KEYS, params![queue]).await?;
         }
         let (mut round, mut blocked, mut gone) = (0, BTreeSet::new(), HashSet::new());
-        let (fates, rate_cut) = loop {
+        let (mut fates, rate_cut) = loop {
             let room = key_room(&session, queue, opened.key_limit, &picked).await?;
             let (fates, rate_cut) = deal.assign(&picked, &room, allowed);
             let full: Vec<&Picked> =
@@ -123,6 +131,7 @@ impl PostgresStore {
             round += 1;
             picked = pick(self, &session, sql::PICK_FREE_RUNS, queue, &takes).await?;
         };
+        let others_wait = deal.keep_near_numbers(&mut fates);
         let shares = shares(&fates);
         let bucket_left =
             bucket.map(|(bucket, rate)| (rate::take(bucket, rate, opened.now, shares.values().sum()).1, rate));
@@ -160,8 +169,10 @@ impl PostgresStore {
         let due_wait = opened.next_due_at.map(|due_at| due_at - opened.now);
         Ok(Dealt::Done(ClaimAnswer {
             claimed,
+            again: Vec::new(),
             refused: Vec::new(),
-            more: opened.promoted >= PROMOTE_MAX
+            more: others_wait
+                || opened.promoted >= PROMOTE_MAX
                 || !rate_cut
                     && (deal.wants_more(&fates, &picked, &takes)
                         || (contended || Deal::is_heavy(&picked)) && deal.has_room(&fates)),
@@ -174,6 +185,7 @@ impl PostgresStore {
         let slots = &deal.request.slots;
         let workers: Vec<Uuid> = shares.keys().map(|slot| slots[*slot].worker.0).collect();
         let mut found: HashMap<WorkerId, Result<u32, SlotRefused>> = HashMap::new();
+        let mut answered: HashMap<WorkerId, Answered> = HashMap::new();
         for row in self.database.query(sql::READ_FITNESS, params![workers]).await? {
             let room = match rows::worker_status(row.try_get("status")?)? {
                 WorkerStatus::Draining => Err(SlotRefused::Draining),
@@ -181,10 +193,18 @@ impl PostgresStore {
                 WorkerStatus::Online if row.try_get("is_unfit")? => Err(SlotRefused::Unfit),
                 WorkerStatus::Online => Ok(row.try_get::<_, i32>("room")?.max(0) as u32),
             };
-            found.insert(WorkerId(row.try_get("worker_id")?), room);
+            let worker = WorkerId(row.try_get("worker_id")?);
+            found.insert(worker, room);
+            answered.insert(worker, answered_of(&row)?);
         }
-        deal.lower_rooms(shares, found);
-        Ok(())
+        let is_answered = |slot: &usize| {
+            let slot = &slots[*slot];
+            answered.get(&slot.worker).is_some_and(|answered| answered.has(slot.claim_no))
+        };
+        let again: Vec<usize> = shares.keys().copied().filter(is_answered).collect();
+        let others = shares.iter().filter(|(slot, _)| !again.contains(slot)).map(|(slot, share)| (*slot, *share));
+        deal.lower_rooms(&others.collect(), found);
+        self.repeat(deal, again).await
     }
 }
 
@@ -289,15 +309,21 @@ async fn hand_out(
     picked: &[Picked],
     fates: &[Fate],
 ) -> Outcome<Vec<Claimed>> {
-    let mut by_worker: BTreeMap<Uuid, i32> = BTreeMap::new();
+    let mut by_worker: BTreeMap<Uuid, (i32, Answered)> = BTreeMap::new();
     let mut given = Vec::new();
     for (one, fate) in picked.iter().zip(fates) {
         if let Fate::Slot(slot) = fate {
-            *by_worker.entry(deal.request.slots[*slot].worker.0).or_default() += 1;
+            let slot_of = &deal.request.slots[*slot];
+            let (runs, numbers) = by_worker.entry(slot_of.worker.0).or_default();
+            *runs += 1;
+            *numbers = numbers.with(slot_of.claim_no);
             given.push((one, *slot));
         }
     }
-    let (workers, counts): (Vec<Uuid>, Vec<i32>) = by_worker.into_iter().unzip();
+    let workers: Vec<Uuid> = by_worker.keys().copied().collect();
+    let counts: Vec<i32> = by_worker.values().map(|(runs, _)| *runs).collect();
+    let numbers: Vec<i64> = by_worker.values().map(|(_, numbers)| numbers.last).collect();
+    let bits: Vec<i64> = by_worker.values().map(|(_, numbers)| numbers.bits).collect();
     let slot_of = |(_, slot): &(&Picked, usize)| &deal.request.slots[*slot];
     let runs: Vec<Uuid> = given.iter().map(|(one, _)| one.run).collect();
     let holders: Vec<Uuid> = given.iter().map(|one| slot_of(one).worker.0).collect();
@@ -305,10 +331,11 @@ async fn hand_out(
     let starts: Vec<bool> = given.iter().map(|one| slot_of(one).start).collect();
     let spots: Vec<Option<&str>> = given.iter().map(|(one, _)| one.spot.as_deref()).collect();
     let leases: Vec<Option<Millis>> = given.iter().map(|one| slot_of(one).lease_ms).collect();
+    let mark = deal.request.mark();
     let rows = session
         .query_often(
             sql::CLAIM_RUNS,
-            params![now, workers, counts, runs, holders, claim_nos, starts, leases, spots],
+            params![now, workers, counts, runs, holders, claim_nos, starts, leases, spots, numbers, mark, bits],
             runs.len(),
         )
         .await?;

@@ -13,7 +13,7 @@ pub(super) struct EndedColumns {
     runs: Vec<Uuid>,
     states: Vec<i16>,
     reasons: Vec<Option<i16>>,
-    epochs: Vec<i32>,
+    epochs: Vec<i64>,
     failures: Vec<i32>,
     losses: Vec<i32>,
     claimed_at: Vec<Option<Millis>>,
@@ -30,7 +30,7 @@ impl EndedColumns {
             columns.runs.push(row.run.0);
             columns.states.push(decision.next.state.code());
             columns.reasons.push(decision.next.reason.map(|reason| reason.code()));
-            columns.epochs.push(decision.next.epoch.0 as i32);
+            columns.epochs.push(decision.next.epoch.code());
             columns.failures.push(decision.next.failures as i32);
             columns.losses.push(decision.next.losses as i32);
             columns.claimed_at.push(row.claimed_at);
@@ -73,7 +73,7 @@ pub(super) struct ReturnedColumns {
     failures: Vec<i32>,
     losses: Vec<i32>,
     cancel_by: Vec<Option<Millis>>,
-    epochs: Vec<i32>,
+    epochs: Vec<i64>,
     workers: Vec<Option<Uuid>>,
     claimed_at: Vec<Millis>,
     started_at: Vec<Option<Millis>>,
@@ -94,7 +94,7 @@ impl ReturnedColumns {
             columns.failures.push(decision.next.failures as i32);
             columns.losses.push(decision.next.losses as i32);
             columns.cancel_by.push(decision.next.cancel_by);
-            columns.epochs.push(row.rules.epoch.0 as i32);
+            columns.epochs.push(row.rules.epoch.code());
             columns.workers.push(row.worker.map(|worker| worker.0));
             columns.claimed_at.push(row.claimed_at.unwrap_or_default());
             columns.started_at.push(row.started_at);

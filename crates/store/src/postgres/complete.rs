@@ -21,7 +21,7 @@ impl PostgresStore {
         // Rows are met in this order most of the time, so that two batches seldom wait for each other in a circle.
         first.sort_by_key(|one| one.lease.run);
         let runs: Vec<Uuid> = first.iter().map(|one| one.lease.run.0).collect();
-        let epochs: Vec<i32> = first.iter().map(|one| one.lease.epoch.0 as i32).collect();
+        let epochs: Vec<i64> = first.iter().map(|one| one.lease.epoch.code()).collect();
         let outputs: Vec<Option<&[u8]>> = first.iter().map(|one| one.output.as_deref()).collect();
         let now = self.database.fixed_now();
         let mut completed = HashMap::new();
@@ -50,7 +50,7 @@ impl PostgresStore {
         let mut first: Vec<LeaseRef> = leases.iter().copied().collect::<HashSet<_>>().into_iter().collect();
         first.sort_by_key(|lease| lease.run);
         let runs: Vec<Uuid> = first.iter().map(|lease| lease.run.0).collect();
-        let epochs: Vec<i32> = first.iter().map(|lease| lease.epoch.0 as i32).collect();
+        let epochs: Vec<i64> = first.iter().map(|lease| lease.epoch.code()).collect();
         let now = self.database.fixed_now();
         let mut started = HashMap::new();
         for row in self.database.query_each(sql::START_RUNS, params![now, runs, epochs], runs.len()).await? {

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use baton_core::matching::{self, Candidate, Fate};
-use baton_core::{Millis, WorkerId};
+use baton_core::{Millis, WorkerId, answered};
 use uuid::Uuid;
 
 use super::cursor::{Reading, START};
-use crate::{CLAIM_BYTES_MAX, CLAIM_RUNS_MAX, ClaimRequest, LaneId, SlotRefused};
+use crate::{
+    Asked, CLAIM_BYTES_MAX, CLAIM_RUNS_MAX, ClaimAnswer, ClaimRequest, ClaimSlot, Claimed, LaneId, SlotRefused,
+};
 
 /// A run that was picked.
 pub(super) struct Picked {
@@ -48,6 +50,8 @@ pub(super) struct Deal<'a> {
     /// Room of each slot, less what its worker was found unable to take.
     rooms: Vec<u32>,
     pub(super) refused: BTreeMap<usize, SlotRefused>,
+    /// What slots were given by earlier calls of the same claims.
+    again: Vec<(usize, Vec<Claimed>)>,
 }
 
 impl Deal<'_> {
@@ -59,7 +63,42 @@ impl Deal<'_> {
             lanes: lanes.into_iter().collect(),
             rooms: request.slots.iter().map(|slot| slot.room).collect(),
             refused: BTreeMap::new(),
+            again: Vec::new(),
         }
+    }
+
+    /// Of these slots, those of which an earlier call may have been answered and was not found yet.
+    pub(super) fn unanswered(&self, is_open: impl Fn(usize, &ClaimSlot) -> bool) -> Vec<(usize, Asked)> {
+        let slots = self.request.slots.iter().enumerate();
+        slots
+            .filter(|(index, slot)| is_open(*index, slot) && self.again.iter().all(|(again, _)| again != index))
+            .filter(|(index, _)| self.refused.get(index) != Some(&SlotRefused::Answered))
+            .filter_map(|(index, slot)| {
+                let (worker, claim_no) = (slot.worker, slot.claim_no);
+                Some((index, Asked { worker, claim_no, ms_ago: slot.asked_ms_ago? }))
+            })
+            .collect()
+    }
+
+    /// Notes what an earlier call of this slot's claim was given and its worker still holds.
+    pub(super) fn repeat(&mut self, slot: usize, held: Vec<Claimed>) {
+        if !held.is_empty() {
+            self.rooms[slot] = 0;
+            self.again.push((slot, held));
+        } else if self.request.slots[slot].claim_no > 0 {
+            self.rooms[slot] = 0;
+            self.refused.insert(slot, SlotRefused::Answered);
+        }
+    }
+
+    /// The answer, with what was found out on the way.
+    pub(super) fn finish(self, mut answer: ClaimAnswer) -> ClaimAnswer {
+        for (slot, held) in self.again {
+            answer.again.push(slot);
+            answer.claimed.extend(held);
+        }
+        answer.refused = self.refused.into_iter().collect();
+        answer
     }
 
     /// How many runs of each lane can be handed out at most; lanes that nobody has room for are left out.
@@ -124,6 +163,27 @@ impl Deal<'_> {
         let mut found = found.into_iter();
         let fates = picked.iter().map(|one| if one.is_ours { found.next() } else { None });
         (fates.map(|fate| fate.unwrap_or(Fate::NoRoom)).collect(), rate_cut)
+    }
+
+    /// Of several claims of one worker, those whose numbers lie close together are answered at once. True when others have to wait.
+    pub(super) fn keep_near_numbers(&self, fates: &mut [Fate]) -> bool {
+        let number_of = |fate: &Fate| match fate {
+            Fate::Slot(index) => Some(&self.request.slots[*index]).filter(|slot| slot.claim_no > 0),
+            _ => None,
+        };
+        let mut last: HashMap<WorkerId, i64> = HashMap::new();
+        for slot in fates.iter().filter_map(number_of) {
+            let number = last.entry(slot.worker).or_insert(slot.claim_no);
+            *number = slot.claim_no.max(*number);
+        }
+        let mut is_cut = false;
+        for fate in fates {
+            if number_of(fate).is_some_and(|slot| last[&slot.worker] - slot.claim_no >= answered::WINDOW) {
+                *fate = Fate::NoRoom;
+                is_cut = true;
+            }
+        }
+        is_cut
     }
 
     /// Lowers the room of slots to what their workers were found able to take. `found` holds, for each worker that is

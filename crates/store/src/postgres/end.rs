@@ -64,7 +64,7 @@ impl Records {
             return Ok(());
         }
         let runs: Vec<Uuid> = leases.iter().map(|lease| lease.run.0).collect();
-        let epochs: Vec<i32> = leases.iter().map(|lease| lease.epoch.0 as i32).collect();
+        let epochs: Vec<i64> = leases.iter().map(|lease| lease.epoch.code()).collect();
         for row in session.query(sql::FIND_PAST, params![runs, epochs]).await? {
             let run = run_id(&row, "run_id")?;
             if let Some(code) = row.try_get("state")? {
@@ -119,7 +119,7 @@ impl Writes {
         let (row, verdict) = (row.clone(), decision.verdict());
         if let Some(end) = decision.end {
             records.past.insert(LeaseRef { run: row.run, epoch: row.rules.epoch }, end);
-            let failed = matches!(act, Act::Fail(_) | Act::Expire(Expiry::Timeout));
+            let failed = matches!(act, Act::Fail(_) | Act::Expire(Expiry::Timeout, _));
             if let Some(worker) = row.worker {
                 let (leases, failures) = self.leases.entry(worker.0).or_default();
                 *leases += 1;
@@ -164,12 +164,22 @@ impl PostgresStore {
         if acts.is_empty() {
             return Ok(Changes::default());
         }
-        let leases: Vec<LeaseRef> = acts.iter().map(|(lease, _)| *lease).collect();
         let session = self.database.transaction().await?;
-        let mut records = Records::read(&session, sql::HOLD_RUNS, self.database.fixed_now(), &leases).await?;
+        self.act_within(&session, acts, jitter).await
+    }
+
+    /// Carries out acts and commits.
+    pub(super) async fn act_within(
+        &self,
+        session: &Session<'_>,
+        acts: &[(LeaseRef, Act<'_>)],
+        jitter: f64,
+    ) -> Outcome<Changes> {
+        let leases: Vec<LeaseRef> = acts.iter().map(|(lease, _)| *lease).collect();
+        let mut records = Records::read(session, sql::HOLD_RUNS, self.database.fixed_now(), &leases).await?;
         let mut writes = Writes::default();
         let verdicts = acts.iter().map(|(lease, act)| writes.act(&mut records, *lease, act, jitter)).collect();
-        let woken = self.write(&session, writes, records.now).await?;
+        let woken = self.write(session, writes, records.now).await?;
         Ok(Changes { verdicts, woken })
     }
 

@@ -1,18 +1,20 @@
 //! What the reaper does: silent workers, the runs they held, deadlines, and keys with room.
 
+use std::collections::HashMap;
 use std::time::Instant;
 
 use baton_core::machine::Expiry;
 use baton_core::{LeaseEnd, Millis, RunId, WorkerId};
 use tokio_postgres::Row;
+use uuid::Uuid;
 
 use super::PostgresStore;
 use super::end::{Records, Writes};
 use super::params::params;
-use super::pool::Outcome;
+use super::pool::{Outcome, Session};
 use super::rows::run_id;
 use super::sql;
-use crate::decide::Act;
+use crate::decide::{self, Act, LastSigns, LastStep};
 use crate::{Expired, ExpiredRun, LeaseRef, QueueId, Verdict, Woken};
 
 impl PostgresStore {
@@ -68,8 +70,10 @@ impl PostgresStore {
         }
         let mut records = Records::of(&read)?;
         let (mut writes, mut expired) = (Writes::default(), Vec::with_capacity(due.len()));
+        let signs = last_signs(&session, &records, &due).await?;
         for (run, what) in due {
-            expired.extend(expire_one(&mut records, &mut writes, run, what, jitter));
+            let act = Act::Expire(what, signs.get(&run));
+            expired.extend(expire_one(&mut records, &mut writes, run, what, &act, jitter));
         }
         let woken = self.write(&session, writes, records.now).await?;
         Ok(Expired { runs: expired, woken, more })
@@ -100,11 +104,47 @@ fn what_passed(row: &Row) -> Outcome<Expiry> {
     })
 }
 
-fn expire_one(records: &mut Records, writes: &mut Writes, run: RunId, what: Expiry, jitter: f64) -> Option<ExpiredRun> {
+/// The last signs of runs that are about to become poison. Nearly always there are none, and
+/// nothing is asked.
+async fn last_signs(
+    session: &Session<'_>,
+    records: &Records,
+    due: &[(RunId, Expiry)],
+) -> Outcome<HashMap<RunId, LastSigns>> {
+    let is_poisoned = |run: &RunId, what: Expiry| {
+        records.live.get(run).is_some_and(|row| decide::is_poisoned_by(row, what, records.now))
+    };
+    let poisoned: Vec<Uuid> = due.iter().filter(|(run, what)| is_poisoned(run, *what)).map(|(run, _)| run.0).collect();
+    let mut signs = HashMap::with_capacity(poisoned.len());
+    if poisoned.is_empty() {
+        return Ok(signs);
+    }
+    for row in session.query(sql::FIND_LAST_SIGNS, params![poisoned]).await? {
+        let step = match row.try_get("name")? {
+            Some(name) => {
+                let position = row.try_get::<_, i32>("position")? as u32;
+                Some(LastStep { name, position, is_begun: row.try_get("is_begun")? })
+            }
+            None => None,
+        };
+        let (is_workflow, seen_at) = (row.try_get("is_workflow")?, row.try_get("seen_at")?);
+        signs.insert(run_id(&row, "run_id")?, LastSigns { is_workflow, seen_at, step });
+    }
+    Ok(signs)
+}
+
+fn expire_one(
+    records: &mut Records,
+    writes: &mut Writes,
+    run: RunId,
+    what: Expiry,
+    act: &Act<'_>,
+    jitter: f64,
+) -> Option<ExpiredRun> {
     let row = records.live.get(&run)?;
     let (worker, epoch) = (row.worker, row.rules.epoch);
     let lease = LeaseRef { run, epoch };
-    match writes.act(records, lease, &Act::Expire(what), jitter) {
+    match writes.act(records, lease, act, jitter) {
         Verdict::Done { state, .. } => {
             let end: LeaseEnd = records.past(lease).unwrap_or_else(|| what.lease_end());
             Some(ExpiredRun { run, worker, epoch, end, state })

@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use tokio_postgres::{AsyncMessage, Config, NoTls};
 
 use super::cursor::{Cursor, START};
+use super::home::Home;
 use super::params::params;
 use super::pool::{CONNECT_TIMEOUT, Outcome};
 use super::{PostgresStore, sql};
@@ -116,6 +117,7 @@ fn parse(payload: &str) -> Option<Vec<Word>> {
 pub(super) struct Listener {
     config: Config,
     cursor: Arc<Cursor>,
+    home: Arc<Home>,
     ear: Mutex<Option<Ear>>,
 }
 
@@ -131,8 +133,8 @@ impl Drop for Ear {
 }
 
 impl Listener {
-    pub(super) fn new(config: Config, cursor: Arc<Cursor>) -> Listener {
-        Listener { config, cursor, ear: Mutex::new(None) }
+    pub(super) fn new(config: Config, cursor: Arc<Cursor>, home: Arc<Home>) -> Listener {
+        Listener { config, cursor, home, ear: Mutex::new(None) }
     }
 
     /// The next hint. The connection is made when somebody first asks.
@@ -140,7 +142,8 @@ impl Listener {
         let mut ear = self.ear.lock().await;
         let ear = ear.get_or_insert_with(|| {
             let (sender, hints) = mpsc::channel(HINTS_MAX);
-            let task = tokio::spawn(keep_listening(self.config.clone(), Arc::clone(&self.cursor), sender));
+            let (cursor, home) = (Arc::clone(&self.cursor), Arc::clone(&self.home));
+            let task = tokio::spawn(keep_listening(self.config.clone(), cursor, home, sender));
             Ear { hints, task }
         });
         match ear.hints.recv().await {
@@ -158,10 +161,10 @@ impl Listener {
     }
 }
 
-async fn keep_listening(config: Config, cursor: Arc<Cursor>, sender: mpsc::Sender<Hints>) {
+async fn keep_listening(config: Config, cursor: Arc<Cursor>, home: Arc<Home>, sender: mpsc::Sender<Hints>) {
     let mut pause = RECONNECT_FIRST;
     while !sender.is_closed() {
-        match listen_once(&config, &cursor, &sender).await {
+        match listen_once(&config, &cursor, &home, &sender).await {
             Ok(()) => pause = RECONNECT_FIRST,
             Err(error) => tracing::warn!(%error, "cannot listen for other servers; trying again"),
         }
@@ -174,9 +177,10 @@ async fn keep_listening(config: Config, cursor: Arc<Cursor>, sender: mpsc::Sende
 async fn listen_once(
     config: &Config,
     cursor: &Cursor,
+    home: &Home,
     sender: &mpsc::Sender<Hints>,
-) -> Result<(), tokio_postgres::Error> {
-    let (client, mut connection) = config.connect(NoTls).await?;
+) -> Result<(), String> {
+    let (client, mut connection) = config.connect(NoTls).await.map_err(|error| error.to_string())?;
     let (told, mut notices) = mpsc::channel(HINTS_MAX);
     let reader = tokio::spawn(async move {
         while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
@@ -188,7 +192,11 @@ async fn listen_once(
         }
     });
     let _reader = AbortOnDrop(reader);
-    match tokio::time::timeout(CONNECT_TIMEOUT, client.batch_execute("listen baton")).await {
+    let listen = async {
+        home.check(&client).await?;
+        client.batch_execute("listen baton").await.map_err(|error| error.to_string())
+    };
+    match tokio::time::timeout(CONNECT_TIMEOUT, listen).await {
         Ok(listening) => listening?,
         Err(_) => return Ok(()),
     }

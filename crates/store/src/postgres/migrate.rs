@@ -19,7 +19,17 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (10, "payloads", include_str!("../../migrations/postgres/0010_payloads.sql")),
     (11, "pools", include_str!("../../migrations/postgres/0011_pools.sql")),
     (12, "progress", include_str!("../../migrations/postgres/0012_progress.sql")),
+    (13, "leases", include_str!("../../migrations/postgres/0013_leases.sql")),
+    (14, "order_types", include_str!("../../migrations/postgres/0014_order_types.sql")),
 ];
+
+/// The newest migration that was applied and the last one known, if it is newer.
+pub(super) async fn newer(database: &Database) -> Outcome<Option<(i32, i32)>> {
+    let rows = database.query(sql::READ_MIGRATIONS, &[]).await?;
+    let newest = rows.last().map(|row| row.try_get::<_, i32>(0)).transpose()?.unwrap_or(0);
+    let known = MIGRATIONS.last().map_or(0, |(version, ..)| *version);
+    Ok((newest > known).then_some((newest, known)))
+}
 
 /// Applies what is missing, in one transaction that only one server at a time can be in.
 pub(super) async fn migrate(database: &Database) -> Outcome<()> {

@@ -4,6 +4,7 @@
 //! file in `sql/`, set-based and guarded. A verb is one statement where it can be, otherwise one short transaction.
 
 mod admin;
+mod answered;
 mod at_once;
 mod builds;
 mod claim;
@@ -13,6 +14,7 @@ mod cursor;
 mod deal;
 mod end;
 mod expire;
+mod home;
 mod listen;
 mod migrate;
 mod namespaces;
@@ -42,19 +44,21 @@ use async_trait::async_trait;
 use baton_core::token::Hash;
 use baton_core::{Failure, LeaseEnd, Millis, RunId, WorkerId};
 use tokio_postgres::Config;
+use tokio_postgres::config::TargetSessionAttrs;
 
 use crate::decide::Act;
 use crate::memory::NO_LEASE;
 use crate::{
-    Attempt, AuditEntry, AuditRecord, Beat, BeatAnswer, Changes, ClaimAnswer, ClaimRequest, Claimed, Clock, Completion,
-    Depth, Due, Expired, Hints, Idempotency, Key, Lane, LaneId, LaneName, LeaseRef, Look, NewKey, NewWorker, Page,
-    Queue, QueueChange, QueueId, Registered, Retained, RunFilter, RunRecord, SettingChange, Store, StoreError,
-    StoreResult, StoredSetting, Submission, SubmitAnswer, Submitted, Verdict, Woken, Worker, WorkerChange,
+    Asked, Attempt, AuditEntry, AuditRecord, Beat, BeatAnswer, Changes, ClaimAnswer, ClaimRequest, Claimed, Clock,
+    Completion, Depth, Due, Expired, Hints, Idempotency, Key, Lane, LaneId, LaneName, LeaseRef, Look, NewKey,
+    NewWorker, Page, Queue, QueueChange, QueueId, Registered, Retained, RunFilter, RunRecord, SettingChange, Store,
+    StoreError, StoreResult, StoredSetting, Submission, SubmitAnswer, Submitted, Verdict, Woken, Worker, WorkerChange,
     WorkerFilter, WorkerStatus,
 };
 use cursor::Cursor;
+use home::Home;
 use listen::Listener;
-use pool::{CONNECT_TIMEOUT, Database, retried};
+use pool::{Database, mind_silence, retried};
 
 /// How to connect, apart from the URL.
 #[derive(Clone, Debug)]
@@ -88,25 +92,27 @@ pub struct PostgresStore {
     database: Database,
     cursor: Arc<Cursor>,
     listener: Option<Listener>,
+    home: Arc<Home>,
 }
 
 impl PostgresStore {
     /// Connects, and brings the schema up to date.
     pub async fn connect(url: &str, clock: Clock, options: PostgresOptions) -> StoreResult<PostgresStore> {
-        let cursor = Arc::new(Cursor::new());
+        let (cursor, home) = (Arc::new(Cursor::new()), Arc::new(Home::new()));
         let listener = match options.listen {
             true => {
                 let config = configure(options.listen_url.as_deref().unwrap_or(url), &options)?;
-                Some(Listener::new(config, Arc::clone(&cursor)))
+                Some(Listener::new(config, Arc::clone(&cursor), Arc::clone(&home)))
             }
             false => None,
         };
-        let database = Database::new(configure(url, &options)?, options.max_connections, clock)?;
+        let config = configure(url, &options)?;
+        let database = Database::new(config, options.max_connections, clock, Arc::clone(&home))?;
         retried!(migrate::migrate(&database))?;
         if options.prepare {
             database.prepare_from_now_on();
         }
-        Ok(PostgresStore { database, cursor, listener })
+        Ok(PostgresStore { database, cursor, listener, home })
     }
 }
 
@@ -114,7 +120,10 @@ fn configure(url: &str, options: &PostgresOptions) -> StoreResult<Config> {
     // The parser's words may hold parts of the URL, and with them a password.
     let mut config = Config::from_str(url)
         .map_err(|_| StoreError::Internal("the database URL is not one that PostgreSQL understands".into()))?;
-    config.application_name(&options.application_name).connect_timeout(CONNECT_TIMEOUT);
+    config.application_name(&options.application_name);
+    // Of several hosts the one that can be written to, whichever of them that is now.
+    config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+    mind_silence(&mut config);
     Ok(config)
 }
 
@@ -138,28 +147,36 @@ impl Store for PostgresStore {
         &self.database.clock
     }
 
+    async fn newer_schema(&self) -> StoreResult<Option<(i32, i32)>> {
+        self.database.again(|| migrate::newer(&self.database)).await
+    }
+
+    async fn moved(&self) {
+        self.home.moved().await;
+    }
+
     fn statements(&self) -> u64 {
         self.database.statements()
     }
 
     async fn now(&self) -> StoreResult<Millis> {
-        self.database.within(self.read_now()).await
+        self.database.again(|| self.read_now()).await
     }
 
     async fn secret(&self, fresh: [u8; 32]) -> StoreResult<[u8; 32]> {
-        self.database.within(self.keep_secret(fresh)).await
+        self.database.again(|| self.keep_secret(fresh)).await
     }
 
     async fn lanes(&self, names: &[LaneName]) -> StoreResult<Vec<Lane>> {
-        self.database.within(self.find_or_add_lanes(names)).await
+        self.database.again(|| self.find_or_add_lanes(names)).await
     }
 
     async fn all_lanes(&self) -> StoreResult<Vec<(LaneName, Lane)>> {
-        self.database.within(self.list_lanes()).await
+        self.database.again(|| self.list_lanes()).await
     }
 
     async fn queues(&self, namespace: Option<&str>) -> StoreResult<Vec<Queue>> {
-        self.database.within(self.list_queues(namespace)).await
+        self.database.again(|| self.list_queues(namespace)).await
     }
 
     async fn set_queue(&self, namespace: &str, name: &str, change: QueueChange) -> StoreResult<Queue> {
@@ -167,11 +184,15 @@ impl Store for PostgresStore {
     }
 
     async fn depths(&self, queues: &[QueueId], cap: u64) -> StoreResult<Vec<Depth>> {
-        self.database.within(self.count_depths(queues, cap)).await
+        self.database.again(|| self.count_depths(queues, cap)).await
     }
 
     async fn submit(&self, submissions: Vec<Submission>) -> StoreResult<Vec<SubmitAnswer>> {
-        self.database.within(self.submit_all(&submissions)).await
+        // Of runs without a key nobody could tell whether they are in already.
+        match submissions.iter().flat_map(|one| &one.runs).all(|run| run.idempotency.is_some()) {
+            true => self.database.again(|| self.submit_all(&submissions)).await,
+            false => self.database.within(self.submit_all(&submissions)).await,
+        }
     }
 
     async fn submit_and_claim(
@@ -183,7 +204,7 @@ impl Store for PostgresStore {
     }
 
     async fn submitted(&self, keys: Vec<Idempotency>) -> StoreResult<Vec<Option<(Submitted, bool)>>> {
-        self.database.within(self.find_by_keys(&keys)).await
+        self.database.again(|| self.find_by_keys(&keys)).await
     }
 
     async fn claim(&self, request: ClaimRequest) -> StoreResult<ClaimAnswer> {
@@ -191,7 +212,27 @@ impl Store for PostgresStore {
     }
 
     async fn claimed(&self, worker: WorkerId, claim_no: Option<i64>) -> StoreResult<Vec<Claimed>> {
-        self.database.within(self.list_claimed(worker.0, claim_no)).await
+        self.database.again(|| self.list_claimed(worker.0, claim_no, 0, 0)).await
+    }
+
+    async fn repeat_claim(&self, worker: WorkerId, claim_no: Option<i64>) -> StoreResult<Vec<Claimed>> {
+        self.database.again(|| self.claimed_again(worker.0, claim_no, 0, 0)).await
+    }
+
+    async fn give_back_unheard(&self, leases: Vec<LeaseRef>, why: &str) -> StoreResult<Woken> {
+        self.database.again(|| async { retried!(self.give_back_untold(&leases, why)) }).await
+    }
+
+    async fn answered(&self, asked: Vec<Asked>) -> StoreResult<Vec<bool>> {
+        self.database.again(|| self.list_answered(&asked)).await
+    }
+
+    async fn answer_claims(&self, claims: Vec<(WorkerId, i64)>) -> StoreResult<Vec<bool>> {
+        self.database.again(|| self.note_answered(&claims)).await
+    }
+
+    async fn reopen_claim(&self, worker: WorkerId, claim_no: i64, only_old: bool) -> StoreResult<Vec<Claimed>> {
+        self.database.again(|| async { retried!(self.unanswer(worker, claim_no, only_old)) }).await
     }
 
     async fn strays(
@@ -201,44 +242,44 @@ impl Store for PostgresStore {
         age_ms: Millis,
         limit: usize,
     ) -> StoreResult<Vec<LeaseRef>> {
-        self.database.within(self.list_strays(worker, &known, age_ms, limit)).await
+        self.database.again(|| self.list_strays(worker, &known, age_ms, limit)).await
     }
 
     async fn start(&self, leases: Vec<LeaseRef>) -> StoreResult<Vec<Verdict>> {
-        self.database.within(async { retried!(self.start_runs(&leases)) }).await
+        self.database.again(|| async { retried!(self.start_runs(&leases)) }).await
     }
 
     async fn complete(&self, done: Vec<Completion>) -> StoreResult<Changes> {
-        self.database.within(async { retried!(self.complete_runs(&done)) }).await
+        self.database.again(|| async { retried!(self.complete_runs(&done)) }).await
     }
 
     async fn fail(&self, failed: Vec<(LeaseRef, Failure)>, jitter: f64) -> StoreResult<Changes> {
         let acts: Vec<_> = failed.iter().map(|(lease, failure)| (*lease, Act::Fail(failure))).collect();
-        self.database.within(async { retried!(self.act_all(&acts, jitter)) }).await
+        self.database.again(|| async { retried!(self.act_all(&acts, jitter)) }).await
     }
 
     async fn give_back(&self, leases: Vec<(LeaseRef, String)>) -> StoreResult<Changes> {
         let acts: Vec<_> = leases.iter().map(|(lease, why)| (*lease, Act::GiveBack(why))).collect();
-        self.database.within(async { retried!(self.act_all(&acts, 0.0)) }).await
+        self.database.again(|| async { retried!(self.act_all(&acts, 0.0)) }).await
     }
 
     async fn sleep(&self, leases: Vec<(LeaseRef, Due)>) -> StoreResult<Changes> {
         let acts: Vec<_> = leases.iter().map(|(lease, due)| (*lease, Act::Sleep(*due))).collect();
-        self.database.within(async { retried!(self.act_all(&acts, 0.0)) }).await
+        self.database.again(|| async { retried!(self.act_all(&acts, 0.0)) }).await
     }
 
     async fn cancel(&self, runs: Vec<RunId>, grace_ms: Millis) -> StoreResult<Changes> {
         let lease = |run| LeaseRef { run, epoch: NO_LEASE };
         let acts: Vec<_> = runs.iter().map(|run| (lease(*run), Act::Cancel { grace_ms })).collect();
-        self.database.within(async { retried!(self.act_all(&acts, 0.0)) }).await
+        self.database.again(|| async { retried!(self.act_all(&acts, 0.0)) }).await
     }
 
     async fn look(&self, lanes: &[LaneId]) -> StoreResult<Look> {
-        self.database.within(self.look_at(lanes)).await
+        self.database.again(|| self.look_at(lanes)).await
     }
 
     async fn lose_workers(&self, hold_off_ms: Millis, limit: usize) -> StoreResult<Vec<WorkerId>> {
-        self.database.within(async { retried!(self.lose_silent_workers(hold_off_ms, limit)) }).await
+        self.database.again(|| async { retried!(self.lose_silent_workers(hold_off_ms, limit)) }).await
     }
 
     async fn expire(&self, jitter: f64, limit: usize) -> StoreResult<Expired> {
@@ -246,7 +287,7 @@ impl Store for PostgresStore {
     }
 
     async fn unblock(&self, limit: usize) -> StoreResult<Woken> {
-        self.database.within(async { retried!(self.unblock_all(limit)) }).await
+        self.database.again(|| async { retried!(self.unblock_all(limit)) }).await
     }
 
     async fn register(&self, worker: NewWorker) -> StoreResult<Registered> {
@@ -254,51 +295,51 @@ impl Store for PostgresStore {
     }
 
     async fn renew(&self, beats: Vec<Beat>) -> StoreResult<Vec<BeatAnswer>> {
-        self.database.within(async { retried!(self.renew_workers(&beats)) }).await
+        self.database.again(|| async { retried!(self.renew_workers(&beats)) }).await
     }
 
     async fn set_worker(&self, worker: WorkerId, status: WorkerStatus, why: &str) -> StoreResult<Option<WorkerChange>> {
-        self.database.within(async { retried!(self.change_worker(worker, status, why)) }).await
+        self.database.again(|| async { retried!(self.change_worker(worker, status, why)) }).await
     }
 
     async fn worker(&self, worker: WorkerId) -> StoreResult<Option<Worker>> {
-        self.database.within(self.read_worker(worker)).await
+        self.database.again(|| self.read_worker(worker)).await
     }
 
     async fn workers(&self, filter: &WorkerFilter, page: Page<WorkerId>) -> StoreResult<Vec<Worker>> {
-        self.database.within(self.list_workers(filter, page)).await
+        self.database.again(|| self.list_workers(filter, page)).await
     }
 
     async fn count_workers(&self, filter: &WorkerFilter) -> StoreResult<u64> {
-        self.database.within(self.count_all_workers(filter)).await
+        self.database.again(|| self.count_all_workers(filter)).await
     }
 
     async fn run(&self, run: RunId) -> StoreResult<Option<RunRecord>> {
-        self.database.within(self.read_run(run)).await
+        self.database.again(|| self.read_run(run)).await
     }
 
     async fn runs(&self, filter: &RunFilter, page: Page<RunId>) -> StoreResult<Vec<RunRecord>> {
-        self.database.within(self.list_runs(filter, page)).await
+        self.database.again(|| self.list_runs(filter, page)).await
     }
 
     async fn count_runs(&self, filter: &RunFilter) -> StoreResult<u64> {
-        self.database.within(self.count_all_runs(filter)).await
+        self.database.again(|| self.count_all_runs(filter)).await
     }
 
     async fn attempts(&self, run: RunId) -> StoreResult<Vec<Attempt>> {
-        self.database.within(self.list_attempts(run)).await
+        self.database.again(|| self.list_attempts(run)).await
     }
 
     async fn lease_end(&self, lease: LeaseRef) -> StoreResult<Option<LeaseEnd>> {
-        self.database.within(self.find_lease_end(lease)).await
+        self.database.again(|| self.find_lease_end(lease)).await
     }
 
     async fn position(&self, run: RunId, cap: u64) -> StoreResult<Option<u64>> {
-        self.database.within(self.read_position(run, cap)).await
+        self.database.again(|| self.read_position(run, cap)).await
     }
 
     async fn key_held(&self, queue: QueueId, key: &str) -> StoreResult<u64> {
-        self.database.within(self.count_key_held(queue, key)).await
+        self.database.again(|| self.count_key_held(queue, key)).await
     }
 
     async fn add_key(&self, key: NewKey) -> StoreResult<bool> {
@@ -306,11 +347,11 @@ impl Store for PostgresStore {
     }
 
     async fn key(&self, hash: &Hash) -> StoreResult<Option<Key>> {
-        self.database.within(self.read_key(hash)).await
+        self.database.again(|| self.read_key(hash)).await
     }
 
     async fn keys(&self) -> StoreResult<Vec<Key>> {
-        self.database.within(self.list_keys()).await
+        self.database.again(|| self.list_keys()).await
     }
 
     async fn revoke_key(&self, id: &str) -> StoreResult<bool> {
@@ -336,7 +377,7 @@ impl Store for PostgresStore {
     }
 
     async fn settings(&self) -> StoreResult<Vec<StoredSetting>> {
-        self.database.within(self.list_settings()).await
+        self.database.again(|| self.list_settings()).await
     }
 
     async fn change_settings(&self, seen: &[StoredSetting], changes: Vec<SettingChange>) -> StoreResult<bool> {

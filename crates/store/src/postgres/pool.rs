@@ -19,11 +19,21 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Config, NoTls, Row};
 
+use super::home::Home;
 use super::params::Param;
 use crate::{Clock, StoreError, StoreResult};
 
-/// How long a new connection may take.
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long it may take to reach one host.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a new connection may take, whichever of the URL's hosts it is to.
+const CREATE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection may be without a sign of the other side before it is given up: what was
+/// sent is not acknowledged, or the kernel's probes are not. A database that is slow acknowledges.
+const SILENCE_MAX: Duration = Duration::from_millis(2_000);
+/// How often the kernel probes a connection on which nothing is said.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
+/// How often work is done again over another connection.
+const LOST_MAX: u32 = 2;
 /// How long a call waits for a free connection.
 const POOL_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a whole call may take.
@@ -51,6 +61,8 @@ const PREPARED_ROWS_MAX: usize = 256;
 pub(super) enum Trouble {
     /// Two transactions met; the same work again may well succeed.
     Conflict(String),
+    /// The connection was lost before the answer came: nobody knows whether the work was done.
+    Lost(String),
     /// The connection does not know a statement that was prepared on it. The same work again goes without.
     Unprepared(String),
     /// Everything else.
@@ -65,7 +77,7 @@ impl From<tokio_postgres::Error> for Trouble {
         let Some(code) = error.code() else {
             let lost = error.is_closed() || is_input_output(&error);
             let text = describe(&error);
-            return Trouble::Store(if lost { StoreError::Unavailable(text) } else { StoreError::Internal(text) });
+            return if lost { Trouble::Lost(text) } else { Trouble::Store(StoreError::Internal(text)) };
         };
         let text = describe(&error);
         if [SqlState::INVALID_SQL_STATEMENT_NAME, SqlState::DUPLICATE_PSTATEMENT].contains(code) {
@@ -89,7 +101,9 @@ impl From<PoolError> for Trouble {
         match error {
             PoolError::Backend(error) => match Trouble::from(error) {
                 // Whatever keeps a connection from being made, the store cannot be reached.
-                Trouble::Store(StoreError::Internal(text)) => Trouble::Store(StoreError::Unavailable(text)),
+                Trouble::Store(StoreError::Internal(text)) | Trouble::Lost(text) => {
+                    Trouble::Store(StoreError::Unavailable(text))
+                }
                 other => other,
             },
             other => Trouble::Store(StoreError::Unavailable(other.to_string())),
@@ -106,7 +120,7 @@ impl From<StoreError> for Trouble {
 impl From<Trouble> for StoreError {
     fn from(trouble: Trouble) -> StoreError {
         match trouble {
-            Trouble::Conflict(text) | Trouble::Unprepared(text) => StoreError::Unavailable(text),
+            Trouble::Conflict(text) | Trouble::Unprepared(text) | Trouble::Lost(text) => StoreError::Unavailable(text),
             Trouble::Store(error) => error,
         }
     }
@@ -157,25 +171,26 @@ pub(super) struct Database {
     /// Whether new connections prepare what runs all the time, and sessions use it.
     prepares: Arc<AtomicBool>,
     pub(super) clock: Clock,
+    home: Arc<Home>,
     statements: AtomicU64,
 }
 
 impl Database {
-    pub(super) fn new(config: Config, max_connections: usize, clock: Clock) -> StoreResult<Database> {
+    pub(super) fn new(config: Config, max_connections: usize, clock: Clock, home: Arc<Home>) -> StoreResult<Database> {
         let manager = Manager::from_config(config, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
         let prepares = Arc::new(AtomicBool::new(false));
         let pool = Pool::builder(manager)
             .max_size(max_connections.max(1))
-            .post_create(prepare_often(prepares.clone()))
+            .post_create(prepare_often(prepares.clone(), home.clone()))
             .runtime(Runtime::Tokio1)
             .timeouts(Timeouts {
                 wait: Some(POOL_TIMEOUT),
-                create: Some(CONNECT_TIMEOUT),
-                recycle: Some(CONNECT_TIMEOUT),
+                create: Some(CREATE_TIMEOUT),
+                recycle: Some(CREATE_TIMEOUT),
             })
             .build()
             .map_err(|error| StoreError::Internal(error.to_string()))?;
-        Ok(Database { pool, prepares, clock, statements: AtomicU64::new(0) })
+        Ok(Database { pool, prepares, clock, home, statements: AtomicU64::new(0) })
     }
 
     /// The time by hand, which statements prefer to the database's own.
@@ -217,6 +232,9 @@ impl Database {
     }
 
     async fn session(&self, direct: bool) -> Outcome<Session<'_>> {
+        if self.home.has_moved() {
+            return Err(StoreError::Unavailable("the database has moved; this server begins again".into()).into());
+        }
         Ok(Session {
             begin: BEGIN,
             client: Some(self.pool.get().await?),
@@ -259,20 +277,68 @@ impl Database {
         Ok(found)
     }
 
+    /// As [`Database::within`], for work that does no harm when it is done again: where a
+    /// connection is lost, it goes on over another.
+    pub(super) async fn again<T, F>(&self, call: impl Fn() -> F) -> StoreResult<T>
+    where
+        F: Future<Output = Outcome<T>>,
+    {
+        let patiently = async {
+            let mut tries = 0;
+            loop {
+                match call().await {
+                    Err(Trouble::Lost(error)) if tries < LOST_MAX => {
+                        tries += 1;
+                        tracing::warn!(error, "a connection to the database was lost; going on over another");
+                        self.drop_idle();
+                    }
+                    other => return other,
+                }
+            }
+        };
+        self.within(patiently).await
+    }
+
+    /// Closes the connections that nobody uses: where one was lost, others on the same path most
+    /// likely are, too.
+    fn drop_idle(&self) {
+        self.pool.retain(|_, _| false);
+    }
+
     /// Gives up on a call that takes too long.
     pub(super) async fn within<T>(&self, call: impl Future<Output = Outcome<T>>) -> StoreResult<T> {
         match tokio::time::timeout(CALL_TIMEOUT, call).await {
+            Ok(Err(Trouble::Lost(text))) => {
+                self.drop_idle();
+                Err(Trouble::Lost(text).into())
+            }
             Ok(outcome) => outcome.map_err(StoreError::from),
             Err(_) => Err(StoreError::Unavailable(format!("no answer within {} s", CALL_TIMEOUT.as_secs()))),
         }
     }
 }
 
-/// Prepares what runs all the time on every new connection, so that using it later never waits for anything.
-fn prepare_often(prepares: Arc<AtomicBool>) -> Hook {
+/// Has a connection that nothing comes back from noticed in seconds, where the URL does not say
+/// otherwise.
+pub(super) fn mind_silence(config: &mut Config) {
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(CONNECT_TIMEOUT);
+    }
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(SILENCE_MAX);
+    }
+    if config.get_keepalives_interval().is_none() {
+        config.keepalives_idle(PROBE_EVERY).keepalives_interval(PROBE_EVERY).keepalives_retries(2);
+    }
+}
+
+/// Checks where every new connection leads, and prepares what runs all the time, so that using it
+/// later never waits for anything.
+fn prepare_often(prepares: Arc<AtomicBool>, home: Arc<Home>) -> Hook {
     Hook::async_fn(move |client, _| {
-        let prepares = prepares.load(Ordering::Relaxed);
+        let (prepares, home) = (prepares.load(Ordering::Relaxed), home.clone());
         Box::pin(async move {
+            home.check(client).await.map_err(HookError::message)?;
             for sql in super::sql::OFTEN.iter().filter(|_| prepares) {
                 client.prepare_cached(sql).await.map_err(HookError::Backend)?;
             }

@@ -1,6 +1,6 @@
 //! Reading runs.
 
-use baton_core::{LeaseEnd, RunId};
+use baton_core::{LeaseEnd, Millis, RunId};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -11,9 +11,18 @@ use super::{rows, sql};
 use crate::{Attempt, Claimed, LeaseRef, Page, QueueId, RunFilter, RunRecord};
 
 impl PostgresStore {
-    pub(super) async fn list_claimed(&self, worker: Uuid, claim_no: Option<i64>) -> Outcome<Vec<Claimed>> {
-        let rows = self.database.query(sql::LIST_CLAIMED, params![worker, claim_no]).await?;
-        rows.iter().map(|row| rows::claimed(row, 0)).collect()
+    /// Runs that a worker holds: those of this claim, for its slot, or those that it got so long
+    /// ago and has not started.
+    pub(super) async fn list_claimed(
+        &self,
+        worker: Uuid,
+        claim_no: Option<i64>,
+        age_ms: Millis,
+        slot: usize,
+    ) -> Outcome<Vec<Claimed>> {
+        let now = self.database.fixed_now();
+        let rows = self.database.query(sql::LIST_CLAIMED, params![worker, claim_no, now, age_ms]).await?;
+        rows.iter().map(|row| rows::claimed(row, slot)).collect()
     }
 
     pub(super) async fn read_run(&self, run: RunId) -> Outcome<Option<RunRecord>> {
@@ -58,7 +67,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn find_lease_end(&self, lease: LeaseRef) -> Outcome<Option<LeaseEnd>> {
-        let rows = self.database.query(sql::FIND_PAST, params![vec![lease.run.0], vec![lease.epoch.0 as i32]]).await?;
+        let rows = self.database.query(sql::FIND_PAST, params![vec![lease.run.0], vec![lease.epoch.code()]]).await?;
         let code = rows.first().map(|row| row.try_get::<_, Option<i16>>("lease_end")).transpose()?.flatten();
         code.map(rows::lease_end).transpose()
     }

@@ -47,7 +47,7 @@ pub(super) fn run_id(row: &Row, column: &str) -> Outcome<RunId> {
 }
 
 pub(super) fn epoch(row: &Row, column: &str) -> Outcome<Epoch> {
-    Ok(Epoch(row.try_get::<_, i32>(column)? as u32))
+    Ok(Epoch::from_code(row.try_get(column)?))
 }
 
 fn worker_id(row: &Row) -> Outcome<Option<WorkerId>> {

@@ -10,10 +10,11 @@ macro_rules! statements {
 }
 
 /// What runs all the time, and is prepared on every connection.
-pub(super) const OFTEN: [&str; 10] = [
+pub(super) const OFTEN: [&str; 11] = [
     SUBMIT_RUNS,
     CLAIM_AT_ONCE,
     OPEN_CLAIM,
+    FIND_ANSWERED,
     PICK_RUNS,
     CLAIM_RUNS,
     COMPLETE_RUNS,
@@ -32,6 +33,13 @@ statements! {
     BIND_DRAFT = "bind_draft.pg.sql";
     TOUCH_ARTIFACT = "touch_artifact.pg.sql";
     TAKE_BUILD = "take_build.pg.sql";
+    ANSWER_CLAIMS = "answer_claims.pg.sql";
+    FIND_ANSWERED = "find_answered.pg.sql";
+    TELL_RUNS = "tell_runs.pg.sql";
+    HOLD_UNTOLD = "hold_untold.pg.sql";
+    READ_TIMELINE = "read_timeline.pg.sql";
+    READ_ANSWERED = "read_answered.pg.sql";
+    SET_ANSWERED = "set_answered.pg.sql";
     ADD_ATTEMPTS = "add_attempts.pg.sql";
     ADD_AUDIT = "add_audit.pg.sql";
     ADD_BUILD = "add_build.pg.sql";
@@ -96,6 +104,7 @@ statements! {
     FORGET_PARENTS = "forget_parents.pg.sql";
     HAS_EXPIRED = "has_expired.pg.sql";
     HOLD_LOST_RUNS = "hold_lost_runs.pg.sql";
+    FIND_LAST_SIGNS = "find_last_signs.pg.sql";
     HOLD_OVERDUE_RUNS = "hold_overdue_runs.pg.sql";
     HOLD_RUNS = "hold_runs.pg.sql";
     HOLD_WORKER_RUNS = "hold_worker_runs.pg.sql";
@@ -229,6 +238,7 @@ statements! {
     HOLD_ORDER_RUNNERS = "hold_order_runners.pg.sql";
     LIST_TAKEN_RUNNERS = "list_taken_runners.pg.sql";
     LIST_IDLE_RUNNERS = "list_idle_runners.pg.sql";
+    LIST_COMING_RUNNERS = "list_coming_runners.pg.sql";
     LIST_OVERDUE_RUNNERS = "list_overdue_runners.pg.sql";
     LIST_BARREN_CLAIMS = "list_barren_claims.pg.sql";
     READ_ORDER = "read_order.pg.sql";

@@ -43,7 +43,8 @@ impl PostgresStore {
         let (answers, taken) = retried!(self.submit_group(submissions, &taker))?;
         let claimed = taken.into_iter().enumerate().filter(|(_, one)| one.is_taken);
         let runs: Vec<&NewRun> = submissions.iter().flat_map(|one| &one.runs).collect();
-        let claimed: Vec<Claimed> = claimed.map(|(index, taken)| taken.claimed(runs[index])).collect();
+        let epoch = Epoch::from_code(1 | taker.mark);
+        let claimed: Vec<Claimed> = claimed.map(|(index, taken)| taken.claimed(epoch, runs[index])).collect();
         let answer = ClaimAnswer { claimed, ..ClaimAnswer::default() };
         Ok((answers, (!answer.claimed.is_empty()).then_some(answer)))
     }
@@ -176,12 +177,12 @@ pub(super) struct Taken {
 
 impl Taken {
     /// The first lease of a run that a worker got on the way.
-    fn claimed(self, run: &NewRun) -> Claimed {
+    fn claimed(self, epoch: Epoch, run: &NewRun) -> Claimed {
         Claimed {
             slot: 0,
             run: self.submitted.run,
             lane: run.lane.lane,
-            epoch: Epoch(1),
+            epoch,
             attempt: 1,
             priority: run.priority,
             submitted_at: self.submitted.submitted_at,
@@ -200,6 +201,8 @@ pub(super) struct Taker {
     queue: Option<QueueId>,
     worker: Option<Uuid>,
     claim_no: i64,
+    /// Upper half of its leases' epochs.
+    mark: i64,
     start: bool,
     lease_ms: Option<Millis>,
     lanes: Vec<LaneId>,
@@ -225,6 +228,7 @@ impl Taker {
             queue: Some(request.queue),
             worker: Some(slot.worker.0),
             claim_no: slot.claim_no,
+            mark: request.mark(),
             start: slot.start,
             lease_ms: slot.lease_ms,
             lanes: slot.lanes.clone(),
@@ -297,7 +301,8 @@ pub(super) async fn insert(
                 taker.lanes,
                 taker.from,
                 levels_all,
-                sizes
+                sizes,
+                taker.mark
             ],
             runs.len(),
         )

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use baton_core::{RunId, WorkerId};
+use baton_core::{Answered, RunId, WorkerId};
 use bytes::Bytes;
 use tokio_postgres::NoTls;
 
+use super::params::params;
 use super::{PostgresOptions, PostgresStore};
 use crate::{
     Beat, ClaimRequest, ClaimSlot, Claimed, Clock, Completion, Due, Hints, Lane, LaneId, LaneName, LeaseRef, NewRun,
@@ -64,11 +65,12 @@ async fn claim(store: &PostgresStore, lane: Lane, worker: WorkerId, room: u32) -
         name: "worker".into(),
         lanes: vec![lane.lane],
         room,
-        claim_no: 1,
+        claim_no: 0,
         start: false,
         lease_ms: None,
+        asked_ms_ago: None,
     };
-    let request = ClaimRequest { queue: lane.queue, slots: vec![slot], limit: 1_000 };
+    let request = ClaimRequest { queue: lane.queue, slots: vec![slot], limit: 1_000, die: 7 };
     store.claim(request).await.unwrap().claimed
 }
 
@@ -215,4 +217,50 @@ async fn time_comes_from_the_database() {
     let run = submit(&store, lane, 1).await[0];
     let after = store.now().await.unwrap();
     assert!((before..=after).contains(&run.submitted_at()), "{before} {} {after}", run.submitted_at());
+}
+
+/// What migration 13 writes in SQL is what `baton_core::answered` says.
+#[tokio::test]
+async fn the_database_reckons_with_answered_claims_as_the_rules_do() {
+    let database = baton_testkit::database().await;
+    let store = connect(database.url(), &Clock::Real).await;
+    let mut dice = 7_u64;
+    let mut die = |sides: u64| {
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (dice >> 33) % sides
+    };
+    let (mut last, mut bits, mut numbers, mut wanted_last, mut wanted_bits) = (vec![], vec![], vec![], vec![], vec![]);
+    let (mut one, mut with_one, mut any, mut with_all) = (vec![], vec![], vec![], vec![]);
+    for _ in 0..2_000 {
+        let around = 100 + die(100) as i64;
+        let near = |die: &mut dyn FnMut(u64) -> u64| around - 70 + die(140) as i64;
+        let before = (0..die(40)).fold(Answered::default(), |before, _| before.with(near(&mut die)));
+        let number = if die(20) == 0 { -1 } else { near(&mut die) };
+        let first = near(&mut die);
+        let several: Vec<i64> = (0..=die(3)).map(|_| first + die(62) as i64).collect();
+        let wanted = several.iter().fold(Answered::default(), |wanted, number| wanted.with(*number));
+        let after = several.iter().fold(before, |after, number| after.with(*number));
+        one.push(before.has(number));
+        with_one.push(before.with(number).bits);
+        any.push(several.iter().any(|number| before.has(*number)));
+        with_all.push(after.bits);
+        last.push(before.last);
+        bits.push(before.bits);
+        numbers.push(number);
+        wanted_last.push(wanted.last);
+        wanted_bits.push(wanted.bits);
+    }
+    let sql = "select is_answered(a, b, n) as one, answered_with(a, b, n) as with_one, is_any_answered(a, b, l, w) as \"any\",
+        answered_with_all(a, b, l, w) as with_all
+        from unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) as given(a, b, n, l, w)";
+    let rows = store.database.query(sql, params![last, bits, numbers, wanted_last, wanted_bits]).await.unwrap();
+    for (index, row) in rows.iter().enumerate() {
+        // The highest bit stands for nothing.
+        let bits_of = |name: &str| row.get::<_, i64>(name) & i64::MAX;
+        let found = (row.get("one"), bits_of("with_one"), row.get("any"), bits_of("with_all"));
+        let with = (with_one[index] & i64::MAX, with_all[index] & i64::MAX);
+        let expected: (bool, i64, bool, i64) = (one[index], with.0, any[index], with.1);
+        assert_eq!(found, expected, "{} {:b} {}", last[index], bits[index], numbers[index]);
+    }
+    assert!(rows.len() == 2_000 && any.contains(&true) && any.contains(&false) && one.contains(&true));
 }

@@ -82,8 +82,8 @@ impl PostgresStore {
             .await?
         {
             let runs: Option<Vec<Uuid>> = row.try_get("runs")?;
-            let epochs: Option<Vec<i32>> = row.try_get("epochs")?;
-            let lease = |(run, epoch)| LeaseRef { run: RunId(run), epoch: Epoch(epoch as u32) };
+            let epochs: Option<Vec<i64>> = row.try_get("epochs")?;
+            let lease = |(run, epoch)| LeaseRef { run: RunId(run), epoch: Epoch::from_code(epoch) };
             let cancelling = runs.into_iter().flatten().zip(epochs.into_iter().flatten()).map(lease).collect();
             let answer = match row.try_get("lease_until")? {
                 Some(lease_until) => BeatAnswer::Alive {
@@ -116,7 +116,7 @@ impl PostgresStore {
         }
         let workers: Vec<Uuid> = given.iter().map(|(index, _)| beats[*index].worker.0).collect();
         let runs: Vec<Uuid> = given.iter().map(|(_, lease)| lease.run.0).collect();
-        let epochs: Vec<i32> = given.iter().map(|(_, lease)| lease.epoch.0 as i32).collect();
+        let epochs: Vec<i64> = given.iter().map(|(_, lease)| lease.epoch.code()).collect();
         let now = self.database.fixed_now();
         for row in self.database.query(sql::CHECK_LEASES, params![now, workers, runs, epochs]).await? {
             let (index, lease) = given[row.try_get::<_, i64>(0)? as usize - 1];
@@ -135,7 +135,7 @@ impl PostgresStore {
         limit: usize,
     ) -> Outcome<Vec<LeaseRef>> {
         let runs: Vec<Uuid> = known.iter().map(|lease| lease.run.0).collect();
-        let epochs: Vec<i32> = known.iter().map(|lease| lease.epoch.0 as i32).collect();
+        let epochs: Vec<i64> = known.iter().map(|lease| lease.epoch.code()).collect();
         let (now, limit) = (self.database.fixed_now(), limit as i64);
         let found = self.database.query(sql::LIST_STRAYS, params![now, worker.0, age_ms, runs, epochs, limit]).await?;
         let lease = |row| Ok(LeaseRef { run: rows::run_id(row, "run_id")?, epoch: rows::epoch(row, "epoch")? });

@@ -5,11 +5,11 @@ use std::collections::{BTreeSet, HashMap};
 use baton_core::machine::Options;
 use baton_core::matching::{self, Fate};
 use baton_core::rate::{self, Bucket};
-use baton_core::{Epoch, Millis, RunId, State, WorkerId};
+use baton_core::{Answered, Epoch, Millis, RunId, State, WorkerId, mark};
 use rusqlite::params;
 
 use super::connection::Sql;
-use super::{rows, statements};
+use super::{rows, statements, workers};
 use crate::decide::Place;
 use crate::{
     CLAIM_BYTES_MAX, CLAIM_RUNS_MAX, ClaimAnswer, ClaimRequest, Claimed, LaneId, SlotRefused, StoreResult, WorkerStatus,
@@ -22,12 +22,8 @@ const ROUNDS_MAX: usize = 8;
 
 pub(super) fn claim(sql: &Sql<'_>, request: &ClaimRequest) -> StoreResult<ClaimAnswer> {
     let Some(queue) = read_queue(sql, request)? else { return Ok(ClaimAnswer::default()) };
-    if let Some(until) = queue.paused_until.filter(|until| *until > sql.now) {
-        let next_in_ms = (until != Millis::MAX).then(|| until - sql.now);
-        return Ok(ClaimAnswer { next_in_ms, ..ClaimAnswer::default() });
-    }
+    let paused_until = queue.paused_until.filter(|until| *until > sql.now);
     let lanes: BTreeSet<LaneId> = request.slots.iter().flat_map(|slot| slot.lanes.iter().copied()).collect();
-    let promoted_all = promote(sql, &lanes)?;
     let mut claim = Claim {
         sql,
         request,
@@ -38,6 +34,12 @@ pub(super) fn claim(sql: &Sql<'_>, request: &ClaimRequest) -> StoreResult<ClaimA
         workers: HashMap::new(),
         answer: ClaimAnswer::default(),
     };
+    claim.repeat_asked()?;
+    if let Some(until) = paused_until {
+        let next_in_ms = (until != Millis::MAX).then(|| until - sql.now);
+        return Ok(ClaimAnswer { next_in_ms, ..claim.answer });
+    }
+    let promoted_all = promote(sql, &lanes)?;
     let mut stopped = Stopped::ForMore;
     for _ in 0..ROUNDS_MAX {
         stopped = claim.round(&lanes)?;
@@ -124,6 +126,15 @@ struct Candidate {
     size: u64,
 }
 
+/// A worker that was looked at.
+#[derive(Clone, Copy)]
+struct Asker {
+    room: Result<u32, SlotRefused>,
+    /// Which of its claims were answered before this one, and which are now.
+    before: Answered,
+    now: Answered,
+}
+
 struct Claim<'a> {
     sql: &'a Sql<'a>,
     request: &'a ClaimRequest,
@@ -135,7 +146,7 @@ struct Claim<'a> {
     /// Bytes of inputs that were handed out.
     bytes: u64,
     /// What each worker looked at can still hold, or why it gets nothing.
-    workers: HashMap<WorkerId, Result<u32, SlotRefused>>,
+    workers: HashMap<WorkerId, Asker>,
     answer: ClaimAnswer,
 }
 
@@ -270,9 +281,16 @@ impl Claim<'_> {
         let mut taken: HashMap<WorkerId, u32> = HashMap::new();
         let mut all_fit = true;
         for (index, given) in given.into_iter().enumerate().filter(|(_, given)| *given > 0) {
-            let worker = self.request.slots[index].worker;
+            let slot = &self.request.slots[index];
+            let worker = slot.worker;
+            let Asker { room, before, .. } = self.worker(worker)?;
+            if before.has(slot.claim_no) {
+                self.repeat(index)?;
+                all_fit = false;
+                continue;
+            }
             let taken = taken.entry(worker).or_default();
-            let (fits, why) = match self.worker(worker)? {
+            let (fits, why) = match room {
                 Ok(room) => (given.min(room - *taken), SlotRefused::Full),
                 Err(why) => (0, why),
             };
@@ -288,20 +306,52 @@ impl Claim<'_> {
         Ok(all_fit)
     }
 
-    fn worker(&mut self, worker: WorkerId) -> StoreResult<Result<u32, SlotRefused>> {
+    /// Looks for what earlier calls of the slots' claims were given.
+    fn repeat_asked(&mut self) -> StoreResult<()> {
+        for (index, slot) in self.request.slots.iter().enumerate() {
+            if slot.asked_ms_ago.is_some()
+                && (slot.claim_no <= 0 || self.worker(slot.worker)?.before.has(slot.claim_no))
+            {
+                self.repeat(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a slot what an earlier call of its claim was given and its worker still holds. It gets
+    /// nothing else.
+    fn repeat(&mut self, index: usize) -> StoreResult<()> {
+        let slot = &self.request.slots[index];
+        let number = (slot.claim_no > 0).then_some(slot.claim_no);
+        let held = workers::claimed_again(self.sql, slot.worker, number, slot.asked_ms_ago.unwrap_or(0))?;
+        if !held.is_empty() {
+            self.room[index] = 0;
+            self.answer.again.push(index);
+            self.answer.claimed.extend(held.into_iter().map(|one| Claimed { slot: index, ..one }));
+        } else if slot.claim_no > 0 {
+            self.room[index] = 0;
+            self.answer.refused.push((index, SlotRefused::Answered));
+        }
+        Ok(())
+    }
+
+    fn worker(&mut self, worker: WorkerId) -> StoreResult<Asker> {
         if let Some(known) = self.workers.get(&worker) {
             return Ok(*known);
         }
         let found = self.sql.row(statements::READ_WORKER_ROOM, params![worker.0.as_bytes()], |row| {
             let (unfit, most, active): (bool, u32, u32) = (row.get(1)?, row.get(2)?, row.get(3)?);
-            Ok(match rows::status(row, 0)? {
+            let room = match rows::status(row, 0)? {
                 WorkerStatus::Draining => Err(SlotRefused::Draining),
                 WorkerStatus::Offline => Err(SlotRefused::Offline),
                 WorkerStatus::Online if unfit => Err(SlotRefused::Unfit),
                 WorkerStatus::Online => Ok(most.saturating_sub(active)),
-            })
+            };
+            let before = Answered { last: row.get(4)?, bits: row.get(5)? };
+            Ok(Asker { room, before, now: before })
         })?;
-        let found = found.unwrap_or(Err(SlotRefused::Unknown));
+        let nobody = Answered::default();
+        let found = found.unwrap_or(Asker { room: Err(SlotRefused::Unknown), before: nobody, now: nobody });
         self.workers.insert(worker, found);
         Ok(found)
     }
@@ -321,15 +371,19 @@ impl Claim<'_> {
                     self.answer.claimed.push(claimed);
                     self.bytes += candidate.size;
                     self.room[*slot] -= 1;
-                    *given.entry(self.request.slots[*slot].worker).or_default() += 1;
+                    let slot = &self.request.slots[*slot];
+                    *given.entry(slot.worker).or_default() += 1;
+                    if let Some(asker) = self.workers.get_mut(&slot.worker) {
+                        asker.now = asker.now.with(slot.claim_no);
+                    }
                 }
             }
         }
-        for (worker, given) in &given {
-            self.sql.execute(statements::COUNT_WORKER, params![worker.0.as_bytes(), given, 0, 0])?;
-            if let Some(Ok(room)) = self.workers.get_mut(worker) {
-                *room -= given;
-            }
+        for (worker, runs) in &given {
+            let Some(asker) = self.workers.get_mut(worker) else { continue };
+            asker.room = asker.room.map(|room| room - runs);
+            let parameters = params![worker.0.as_bytes(), runs, asker.now.last, asker.now.bits];
+            self.sql.execute(statements::COUNT_CLAIMED, parameters)?;
         }
         Ok(given.values().sum())
     }
@@ -343,11 +397,12 @@ impl Claim<'_> {
         let Options { timeout_ms, .. } = options;
         let timeout_at = timeout_ms.map(|ms| now.saturating_add_unsigned(ms));
         let state = if slot.start { State::Running } else { State::Assigned };
+        let epoch = candidate.epoch.next().marked(mark(self.request.die));
         self.sql.execute(
             statements::CLAIM_LIVE,
             params![
                 candidate.run.0.as_bytes(),
-                candidate.epoch.0,
+                candidate.epoch.code(),
                 state.code(),
                 slot.worker.0.as_bytes(),
                 slot.claim_no,
@@ -355,13 +410,14 @@ impl Claim<'_> {
                 slot.start.then_some(now),
                 timeout_at,
                 slot.lease_ms.map(|ms| now.saturating_add(ms)),
+                epoch.code(),
             ],
         )?;
         Ok(Claimed {
             slot: index,
             run: candidate.run,
             lane: candidate.lane,
-            epoch: candidate.epoch.next(),
+            epoch,
             attempt: candidate.failures + 1,
             priority: candidate.priority,
             submitted_at,

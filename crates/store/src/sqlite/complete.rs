@@ -30,7 +30,7 @@ struct Completed {
 
 pub(super) fn one(sql: &Sql<'_>, batch: &mut Batch<'_>, completion: &Completion) -> StoreResult<Verdict> {
     let lease = completion.lease;
-    let parameters = params![lease.run.0.as_bytes(), lease.epoch.0];
+    let parameters = params![lease.run.0.as_bytes(), lease.epoch.code()];
     let completed = sql.row(statements::READ_COMPLETED, parameters, |row| {
         Ok(Completed {
             queue: row.get(0)?,
@@ -53,7 +53,7 @@ pub(super) fn one(sql: &Sql<'_>, batch: &mut Batch<'_>, completion: &Completion)
             lease.run.0.as_bytes(),
             State::Completed.code(),
             None::<i16>,
-            lease.epoch.0,
+            lease.epoch.code(),
             completed.failures,
             completed.losses,
             sql.now,

@@ -33,7 +33,7 @@ pub(super) fn sleep(sql: &Sql<'_>, leases: &[(LeaseRef, Due)]) -> StoreResult<Ch
 
 pub(super) fn cancel(sql: &Sql<'_>, runs: &[RunId], grace_ms: Millis) -> StoreResult<Changes> {
     // A cancel is not made under a lease; no claim has epoch 0.
-    let leases = runs.iter().map(|run| LeaseRef { run: *run, epoch: Epoch(0) });
+    let leases = runs.iter().map(|run| LeaseRef { run: *run, epoch: Epoch::new(0) });
     changes(sql, 0.0, leases.map(|lease| (Act::Cancel { grace_ms }, lease)))
 }
 
@@ -129,9 +129,9 @@ impl<'a> Batch<'a> {
             counts.ended += 1;
             match act {
                 Act::Complete => counts.completed += 1,
-                Act::Fail(_) | Act::Expire(Expiry::Timeout) => counts.failed += 1,
+                Act::Fail(_) | Act::Expire(Expiry::Timeout, _) => counts.failed += 1,
                 Act::Start | Act::GiveBack(_) | Act::Sleep(_) | Act::Wake | Act::Cancelled(_) | Act::Cancel { .. } => {}
-                Act::Expire(Expiry::Lease | Expiry::CancelGrace) | Act::TimeOut { .. } => {}
+                Act::Expire(Expiry::Lease | Expiry::CancelGrace, _) | Act::TimeOut { .. } => {}
             }
         }
         if let Some(key) = key
@@ -167,7 +167,7 @@ impl<'a> Batch<'a> {
                 row.run.0.as_bytes(),
                 next.state.code(),
                 next.reason.map(|reason| reason.code()),
-                next.epoch.0,
+                next.epoch.code(),
                 next.failures,
                 next.losses,
                 self.sql.now,
@@ -208,7 +208,7 @@ impl<'a> Batch<'a> {
             statements::WAKE_LIVE,
             params![
                 row.run.0.as_bytes(),
-                next.epoch.0,
+                next.epoch.code(),
                 decision.place.code(),
                 decision.level,
                 decision.order_at,
@@ -224,7 +224,7 @@ impl<'a> Batch<'a> {
         let started_at = row.started_at.or((next.state == State::Running).then_some(self.sql.now));
         self.sql.execute(
             statements::KEEP_LIVE,
-            params![row.run.0.as_bytes(), next.epoch.0, next.state.code(), started_at, next.cancel_by],
+            params![row.run.0.as_bytes(), next.epoch.code(), next.state.code(), started_at, next.cancel_by],
         )?;
         Ok(())
     }
@@ -235,7 +235,7 @@ impl<'a> Batch<'a> {
             statements::INSERT_ATTEMPT,
             params![
                 row.run.0.as_bytes(),
-                next.epoch.0,
+                next.epoch.code(),
                 row.worker.map(|worker| *worker.0.as_bytes()),
                 row.claimed_at,
                 row.started_at,
@@ -248,7 +248,7 @@ impl<'a> Batch<'a> {
             statements::RETURN_LIVE,
             params![
                 row.run.0.as_bytes(),
-                next.epoch.0,
+                next.epoch.code(),
                 next.state.code(),
                 decision.place.code(),
                 decision.level,
@@ -300,6 +300,6 @@ pub(super) fn not_live(sql: &Sql<'_>, act: &Act<'_>, lease: LeaseRef) -> StoreRe
 }
 
 pub(super) fn lease_end(sql: &Sql<'_>, lease: LeaseRef) -> StoreResult<Option<LeaseEnd>> {
-    let parameters = params![lease.run.0.as_bytes(), lease.epoch.0];
+    let parameters = params![lease.run.0.as_bytes(), lease.epoch.code()];
     sql.one(statements::READ_LEASE_END, parameters, |row| rows::maybe(row, 0, rows::lease_end))
 }

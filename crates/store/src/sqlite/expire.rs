@@ -7,7 +7,7 @@ use rusqlite::params;
 use super::connection::Sql;
 use super::end::{self, Batch};
 use super::{rows, statements};
-use crate::decide::Act;
+use crate::decide::{self, Act, LastSigns, LastStep};
 use crate::{Expired, ExpiredRun, LeaseRef, QueueId, StoreResult, Woken};
 
 pub(super) fn lose_workers(sql: &Sql<'_>, silent_since: Millis, limit: usize) -> StoreResult<Vec<WorkerId>> {
@@ -42,9 +42,24 @@ pub(super) fn expire(sql: &Sql<'_>, jitter: f64, limit: usize) -> StoreResult<Ex
 fn take_back(sql: &Sql<'_>, batch: &mut Batch<'_>, run: RunId, what: Expiry) -> StoreResult<Option<ExpiredRun>> {
     let Some(row) = rows::live(sql, run)? else { return Ok(None) };
     let epoch = row.rules.epoch;
-    let Ok(decision) = batch.carry_out(&row, &Act::Expire(what), LeaseRef { run, epoch })? else { return Ok(None) };
+    let signs = match decide::is_poisoned_by(&row, what, sql.now) {
+        true => last_signs(sql, run)?,
+        false => None,
+    };
+    let act = Act::Expire(what, signs.as_ref());
+    let Ok(decision) = batch.carry_out(&row, &act, LeaseRef { run, epoch })? else { return Ok(None) };
     let end = decision.end.unwrap_or(what.lease_end());
     Ok(Some(ExpiredRun { run, worker: row.worker, epoch, end, state: decision.next.state }))
+}
+
+fn last_signs(sql: &Sql<'_>, run: RunId) -> StoreResult<Option<LastSigns>> {
+    sql.row(statements::FIND_LAST_SIGNS, params![run.0.as_bytes()], |row| {
+        let step = match row.get(2)? {
+            Some(name) => Some(LastStep { name, position: row.get(3)?, is_begun: row.get(4)? }),
+            None => None,
+        };
+        Ok(LastSigns { is_workflow: row.get(0)?, seen_at: row.get(1)?, step })
+    })
 }
 
 /// The keys that have blocked runs. Read beside the writer: nearly always there are none, or they have no room.

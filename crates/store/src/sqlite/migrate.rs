@@ -29,6 +29,8 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 10, name: "payloads", text: include_str!("../../migrations/sqlite/0010_payloads.sql") },
     Migration { version: 11, name: "pools", text: include_str!("../../migrations/sqlite/0011_pools.sql") },
     Migration { version: 12, name: "progress", text: include_str!("../../migrations/sqlite/0012_progress.sql") },
+    Migration { version: 13, name: "leases", text: include_str!("../../migrations/sqlite/0013_leases.sql") },
+    Migration { version: 14, name: "order_types", text: include_str!("../../migrations/sqlite/0014_order_types.sql") },
 ];
 
 /// Applies what is missing, all in one transaction.

@@ -49,11 +49,11 @@ use self::files::Files;
 use self::reader::Reader;
 use self::writer::Writer;
 use crate::{
-    Attempt, AuditEntry, AuditRecord, Beat, BeatAnswer, Changes, ClaimAnswer, ClaimRequest, Claimed, Clock, Completion,
-    Depth, Due, Expired, Hints, Idempotency, Key, Lane, LaneId, LaneName, LeaseRef, Look, NewKey, NewWorker, Page,
-    Queue, QueueChange, QueueId, Registered, Retained, RunFilter, RunRecord, SettingChange, Store, StoreResult,
-    StoredSetting, Submission, SubmitAnswer, Submitted, Verdict, Woken, Worker, WorkerChange, WorkerFilter,
-    WorkerStatus,
+    Asked, Attempt, AuditEntry, AuditRecord, Beat, BeatAnswer, Changes, ClaimAnswer, ClaimRequest, Claimed, Clock,
+    Completion, Depth, Due, Expired, Hints, Idempotency, Key, Lane, LaneId, LaneName, LeaseRef, Look, NewKey,
+    NewWorker, Page, Queue, QueueChange, QueueId, Registered, Retained, RunFilter, RunRecord, SettingChange, Store,
+    StoreResult, StoredSetting, Submission, SubmitAnswer, Submitted, Verdict, Woken, Worker, WorkerChange,
+    WorkerFilter, WorkerStatus,
 };
 
 /// Threads that read.
@@ -196,7 +196,28 @@ impl Store for SqliteStore {
     }
 
     async fn claimed(&self, worker: WorkerId, claim_no: Option<i64>) -> StoreResult<Vec<Claimed>> {
-        self.read(move |sql| read::claimed(sql, worker, claim_no)).await
+        self.read(move |sql| read::claimed(sql, worker, claim_no, 0)).await
+    }
+
+    async fn repeat_claim(&self, worker: WorkerId, claim_no: Option<i64>) -> StoreResult<Vec<Claimed>> {
+        self.write(move |sql| workers::claimed_again(sql, worker, claim_no, 0)).await
+    }
+
+    async fn give_back_unheard(&self, leases: Vec<LeaseRef>, why: &str) -> StoreResult<Woken> {
+        let why = why.to_owned();
+        self.write(move |sql| workers::give_back_untold(sql, leases, &why)).await
+    }
+
+    async fn answered(&self, asked: Vec<Asked>) -> StoreResult<Vec<bool>> {
+        self.read(move |sql| workers::are_answered(sql, &asked)).await
+    }
+
+    async fn answer_claims(&self, claims: Vec<(WorkerId, i64)>) -> StoreResult<Vec<bool>> {
+        self.write(move |sql| workers::answer_claims(sql, &claims)).await
+    }
+
+    async fn reopen_claim(&self, worker: WorkerId, claim_no: i64, only_old: bool) -> StoreResult<Vec<Claimed>> {
+        self.write(move |sql| workers::reopen_claim(sql, worker, claim_no, only_old)).await
     }
 
     async fn strays(

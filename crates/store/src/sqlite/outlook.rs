@@ -82,8 +82,10 @@ mod tests {
         };
         store.register(new).await.unwrap();
         let (name, lanes) = ("w".into(), vec![lane.lane]);
-        let slot = ClaimSlot { worker, name, lanes, room: 1, claim_no: 1, start: true, lease_ms: None };
-        let answer = store.claim(ClaimRequest { queue: lane.queue, slots: vec![slot], limit: 1 }).await.unwrap();
+        let slot =
+            ClaimSlot { worker, name, lanes, room: 1, claim_no: 1, start: true, lease_ms: None, asked_ms_ago: None };
+        let answer =
+            store.claim(ClaimRequest { queue: lane.queue, slots: vec![slot], limit: 1, die: 7 }).await.unwrap();
         let lease = LeaseRef { run: answer.claimed[0].run, epoch: answer.claimed[0].epoch };
         let held = Outlook { is_busy: true, claimable: 0, ..due };
         assert_eq!(store.outlook().await.unwrap(), held);

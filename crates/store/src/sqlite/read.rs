@@ -15,8 +15,16 @@ const AFTER_ALL: [u8; 16] = [0xff; 16];
 /// To SQLite, a limit below zero is none.
 const NO_LIMIT: i64 = -1;
 
-pub(super) fn claimed(sql: &Sql<'_>, worker: WorkerId, claim_no: Option<i64>) -> StoreResult<Vec<Claimed>> {
-    sql.rows(statements::LIST_CLAIMED, params![worker.0.as_bytes(), claim_no], |row| {
+/// Runs that a worker holds: those of this claim, or those that it got so long ago and has not
+/// started.
+pub(super) fn claimed(
+    sql: &Sql<'_>,
+    worker: WorkerId,
+    claim_no: Option<i64>,
+    age_ms: Millis,
+) -> StoreResult<Vec<Claimed>> {
+    let parameters = params![worker.0.as_bytes(), claim_no, sql.now.saturating_sub(age_ms)];
+    sql.rows(statements::LIST_CLAIMED, parameters, |row| {
         Ok(Claimed {
             slot: 0,
             run: rows::run_id(row, 0)?,
@@ -39,8 +47,8 @@ pub(super) fn strays(
     age_ms: Millis,
     limit: usize,
 ) -> StoreResult<Vec<LeaseRef>> {
-    let known: Vec<(String, u32)> =
-        known.iter().map(|lease| (lease.run.0.simple().to_string(), lease.epoch.0)).collect();
+    let known: Vec<(String, i64)> =
+        known.iter().map(|lease| (lease.run.0.simple().to_string(), lease.epoch.code())).collect();
     let parameters = params![worker.0.as_bytes(), sql.now - age_ms, rows::to_json(&known)?, limit as i64];
     sql.rows(statements::LIST_STRAYS, parameters, rows::lease)
 }

@@ -26,7 +26,7 @@ pub(super) fn maybe_worker_id(row: &Row<'_>, index: impl RowIndex) -> Result<Opt
 }
 
 pub(super) fn epoch(row: &Row<'_>, index: impl RowIndex) -> Result<Epoch> {
-    row.get(index).map(Epoch)
+    row.get(index).map(Epoch::from_code)
 }
 
 pub(super) fn bytes(row: &Row<'_>, index: impl RowIndex) -> Result<Bytes> {

@@ -53,6 +53,11 @@ statements! {
     BLOCK_LIVE = "block_live.sqlite.sql";
     CLAIM_LIVE = "claim_live.sqlite.sql";
     READ_CLAIMED_RUN = "read_claimed_run.sqlite.sql";
+    COUNT_CLAIMED = "count_claimed.sqlite.sql";
+    TELL_RUN = "tell_run.sqlite.sql";
+    READ_TOLD = "read_told.sqlite.sql";
+    READ_ANSWERED = "read_answered.sqlite.sql";
+    SET_ANSWERED = "set_answered.sqlite.sql";
     LIST_CLAIMED = "list_claimed.sqlite.sql";
     READ_LANE_READY = "read_lane_ready.sqlite.sql";
     READ_NEXT_DUE_AFTER = "read_next_due_after.sqlite.sql";
@@ -72,6 +77,7 @@ statements! {
     LIST_BLOCKED_KEYS = "list_blocked_keys.sqlite.sql";
     LOSE_WORKERS = "lose_workers.sqlite.sql";
     LIST_ORPHANS = "list_orphans.sqlite.sql";
+    FIND_LAST_SIGNS = "find_last_signs.sqlite.sql";
     LIST_OVERDUE = "list_overdue.sqlite.sql";
     READ_REGISTERED = "read_registered.sqlite.sql";
     INSERT_WORKER = "insert_worker.sqlite.sql";
@@ -252,6 +258,7 @@ statements! {
     HOLD_ORDER_RUNNERS = "hold_order_runners.sqlite.sql";
     LIST_TAKEN_RUNNERS = "list_taken_runners.sqlite.sql";
     LIST_IDLE_RUNNERS = "list_idle_runners.sqlite.sql";
+    LIST_COMING_RUNNERS = "list_coming_runners.sqlite.sql";
     LIST_OVERDUE_RUNNERS = "list_overdue_runners.sqlite.sql";
     LIST_BARREN_CLAIMS = "list_barren_claims.sqlite.sql";
     READ_ORDER = "read_order.sqlite.sql";

@@ -298,8 +298,9 @@ async fn a_run_goes_through_its_life() {
         claim_no: 1,
         start: false,
         lease_ms: None,
+        asked_ms_ago: None,
     };
-    let answer = store.claim(ClaimRequest { queue: lane.queue, slots: vec![slot], limit: 10 }).await.unwrap();
+    let answer = store.claim(ClaimRequest { queue: lane.queue, slots: vec![slot], limit: 10, die: 7 }).await.unwrap();
     assert_eq!(answer.claimed.len(), 1, "{answer:?}");
     assert_eq!(answer.refused, [(0, crate::SlotRefused::Full)]);
     assert!(!answer.more);

@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 
-use baton_core::{Millis, State, WorkerId};
-use rusqlite::params;
+use baton_core::{Answered, Millis, State, WorkerId};
+use rusqlite::{Row, params};
 
 use super::connection::Sql;
 use super::end::Batch;
 use super::{rows, statements};
 use crate::decide::Act;
 use crate::{
-    Beat, BeatAnswer, Health, LeaseRef, NewWorker, Page, Registered, StoreResult, Worker, WorkerChange, WorkerFilter,
-    WorkerStatus,
+    Asked, Beat, BeatAnswer, Claimed, Health, LeaseRef, NewWorker, Page, Registered, StoreResult, Woken, Worker,
+    WorkerChange, WorkerFilter, WorkerStatus,
 };
 
 pub(super) fn register(sql: &Sql<'_>, worker: &NewWorker) -> StoreResult<Registered> {
@@ -92,7 +92,7 @@ fn answer(sql: &Sql<'_>, beat: &Beat, renewed: Option<&Renewed>) -> StoreResult<
 
 /// Whether the worker holds this lease. One that it names is one that it works on, so the run is started.
 fn keep(sql: &Sql<'_>, worker: WorkerId, lease: LeaseRef) -> StoreResult<bool> {
-    let parameters = params![lease.run.0.as_bytes(), lease.epoch.0, worker.0.as_bytes()];
+    let parameters = params![lease.run.0.as_bytes(), lease.epoch.code(), worker.0.as_bytes()];
     let state = sql.row(statements::READ_HELD_STATE, parameters, |row| rows::state(row, 0))?;
     if state == Some(State::Assigned) {
         super::end::start(sql, &[lease])?;
@@ -130,6 +130,73 @@ fn give_all_back(sql: &Sql<'_>, worker: WorkerId, why: &str) -> StoreResult<Work
         }
     }
     Ok(WorkerChange { given_back, woken: batch.finish()? })
+}
+
+/// What a claim brought and its worker still holds, to be told again.
+pub(super) fn claimed_again(
+    sql: &Sql<'_>,
+    worker: WorkerId,
+    number: Option<i64>,
+    age_ms: Millis,
+) -> StoreResult<Vec<Claimed>> {
+    let told = super::read::claimed(sql, worker, number, age_ms)?;
+    for one in &told {
+        sql.execute(statements::TELL_RUN, params![one.run.0.as_bytes()])?;
+    }
+    Ok(told)
+}
+
+/// Gives back leases that nobody has heard of.
+pub(super) fn give_back_untold(sql: &Sql<'_>, leases: Vec<LeaseRef>, why: &str) -> StoreResult<Woken> {
+    let mut untold = Vec::with_capacity(leases.len());
+    for lease in leases {
+        let parameters = params![lease.run.0.as_bytes(), lease.epoch.code()];
+        if sql.row(statements::READ_TOLD, parameters, |row| row.get::<_, i64>(0))? == Some(0) {
+            untold.push((Act::GiveBack(why), lease));
+        }
+    }
+    Ok(super::end::changes(sql, 0.0, untold.into_iter())?.woken)
+}
+
+/// Whether earlier calls of these claims were answered.
+pub(super) fn are_answered(sql: &Sql<'_>, asked: &[Asked]) -> StoreResult<Vec<bool>> {
+    let is_answered = |one: &Asked| match one.claim_no {
+        ..=0 => Ok(!super::read::claimed(sql, one.worker, None, one.ms_ago)?.is_empty()),
+        number => Ok(answered(sql, one.worker)?.is_some_and(|before| before.has(number))),
+    };
+    asked.iter().map(is_answered).collect()
+}
+
+/// Notes that claims are answered with nothing. False for those that were answered before.
+pub(super) fn answer_claims(sql: &Sql<'_>, claims: &[(WorkerId, i64)]) -> StoreResult<Vec<bool>> {
+    let answer = |(worker, number): &(WorkerId, i64)| {
+        let Some(before) = answered(sql, *worker)? else { return Ok(false) };
+        let is_new = !before.has(*number);
+        if is_new {
+            set_answered(sql, *worker, before.with(*number))?;
+        }
+        Ok(is_new)
+    };
+    claims.iter().map(answer).collect()
+}
+
+pub(super) fn reopen_claim(sql: &Sql<'_>, worker: WorkerId, number: i64, only_old: bool) -> StoreResult<Vec<Claimed>> {
+    let held = claimed_again(sql, worker, Some(number), 0)?;
+    let before = answered(sql, worker)?.unwrap_or_default();
+    if held.is_empty() && before.has(number) && (before.is_old(number) || !only_old) {
+        set_answered(sql, worker, before.without(number))?;
+    }
+    Ok(held)
+}
+
+fn answered(sql: &Sql<'_>, worker: WorkerId) -> StoreResult<Option<Answered>> {
+    let read = |row: &Row<'_>| Ok(Answered { last: row.get(0)?, bits: row.get(1)? });
+    sql.row(statements::READ_ANSWERED, params![worker.0.as_bytes()], read)
+}
+
+fn set_answered(sql: &Sql<'_>, worker: WorkerId, answered: Answered) -> StoreResult<()> {
+    sql.execute(statements::SET_ANSWERED, params![worker.0.as_bytes(), answered.last, answered.bits])?;
+    Ok(())
 }
 
 fn status_of(sql: &Sql<'_>, worker: WorkerId) -> StoreResult<Option<WorkerStatus>> {

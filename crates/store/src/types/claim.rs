@@ -16,12 +16,29 @@ pub struct ClaimSlot {
     pub lanes: Vec<LaneId>,
     /// How many runs it asks for.
     pub room: u32,
-    /// The worker's number of this claim; the same number again finds the same runs.
+    /// The worker's number of this claim, from 1; 0 for none. Each is answered once: asked again,
+    /// it finds the same runs. Below 0 it is not the worker's but the server's own, to find out
+    /// what came of a claim whose answer was lost.
     pub claim_no: i64,
     /// Claim and start in one (for callers that have no separate start).
     pub start: bool,
     /// A lease of its own for each run, for callers that never send heartbeats.
     pub lease_ms: Option<Millis>,
+    /// How long ago it began to ask, where an earlier call of it may have been answered by another
+    /// server. What that gave comes again: the runs of its number, or, without a number, those that
+    /// the worker got before and has not started.
+    pub asked_ms_ago: Option<Millis>,
+}
+
+/// A call of a claim of which an earlier one may have been answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Asked {
+    /// Who asks.
+    pub worker: WorkerId,
+    /// With this number, or 0.
+    pub claim_no: i64,
+    /// How long ago it began to.
+    pub ms_ago: Millis,
 }
 
 /// A claim: one queue, all who wait there.
@@ -33,6 +50,16 @@ pub struct ClaimRequest {
     pub slots: Vec<ClaimSlot>,
     /// At most this many runs (and never more than [`crate::CLAIM_RUNS_MAX`]).
     pub limit: usize,
+    /// Random bits, which the leases of this claim are told apart by from all others
+    /// ([`Epoch::mark`]).
+    pub die: u32,
+}
+
+impl ClaimRequest {
+    /// The upper half of the epochs that this claim begins, as it is stored.
+    pub(crate) fn mark(&self) -> i64 {
+        Epoch::new(0).marked(baton_core::mark(self.die)).code()
+    }
 }
 
 /// A run in the hands of a worker.
@@ -73,6 +100,8 @@ pub enum SlotRefused {
     Full,
     /// Under a health floor.
     Unfit,
+    /// Its claim was answered before, and the worker holds nothing of it any more.
+    Answered,
 }
 
 /// What a claim handed out.
@@ -80,6 +109,9 @@ pub enum SlotRefused {
 pub struct ClaimAnswer {
     /// The runs.
     pub claimed: Vec<Claimed>,
+    /// Slots (by index) whose runs an earlier call of the same claim gave: their worker may know of
+    /// them.
+    pub again: Vec<usize>,
     /// Slots (by index) whose workers were found unable to take work. Only workers that would have got a run are looked at.
     pub refused: Vec<(usize, SlotRefused)>,
     /// True when runs for these slots may be left: claim again at once.

@@ -45,7 +45,7 @@ async fn a_build_is_kept_with_its_run_and_its_files(rig: Rig) {
     assert_eq!(files.iter().map(|file| file.id).collect::<Vec<_>>(), [certs, source]);
     assert_eq!((files[0].name.as_str(), files[0].stored), ("certs.zip", Some((5, [9; 32]))));
     assert_eq!((files[1].stored, files[1].run), (Some((SIZE, SHA256)), Some(submitted.run)));
-    assert_eq!((files[1].created_at, files[1].epoch.0), (START + 1, 0));
+    assert_eq!((files[1].created_at, files[1].epoch.number()), (START + 1, 0));
 }
 
 async fn builds_are_read_in_the_order_asked_for(rig: Rig) {
@@ -281,7 +281,7 @@ async fn the_first_line_of_a_log_comes_with_its_build(rig: Rig) {
 async fn a_build_that_waits_is_taken_by_whoever_reports_its_end(rig: Rig) {
     let lane = rig.lane("ios").await;
     let (worker, held) = rig.held_build(run(lane)).await;
-    let take = async |run, worker| rig.store.take_build(run, worker).await.unwrap();
+    let take = async |run, worker| rig.store.take_build(run, worker, 7).await.unwrap();
     assert_eq!(take(held.run, worker).await, None, "somebody has it");
     let (waiting, _) = rig.build(run(lane)).await;
     assert_eq!(take(waiting, WorkerId::from_random(9)).await, None, "nobody knows this worker");

@@ -10,7 +10,7 @@ use baton_store::{
 };
 use bytes::Bytes;
 
-use crate::rig::{Rig, START, contract, done, keyed, lease, new_worker, once, run, slot, submission};
+use crate::rig::{Rig, START, claimed_epoch, contract, done, keyed, lease, new_worker, once, run, slot, submission};
 
 contract!(
     a_claimed_run_carries_what_its_worker_needs,
@@ -47,11 +47,11 @@ async fn a_claimed_run_carries_what_its_worker_needs(rig: Rig) {
     let claimed = rig.claim(worker, lane, 3).await;
     assert_eq!(claimed.len(), 1);
     let got = &claimed[0];
-    assert_eq!((got.slot, got.run, got.lane, got.epoch, got.attempt), (0, id, lane.lane, Epoch(1), 1));
+    assert_eq!((got.slot, got.run, got.lane, got.epoch, got.attempt), (0, id, lane.lane, claimed_epoch(1), 1));
     assert_eq!((got.priority, got.submitted_at, got.timeout_at), (7, START, Some(START + 62_000)));
     assert_eq!((got.key.as_deref(), &*got.input), (Some("team"), &b"[1]"[..]));
     let record = rig.record(id).await;
-    assert_eq!((record.state, record.epoch, record.worker), (State::Assigned, Epoch(1), Some(worker)));
+    assert_eq!((record.state, record.epoch, record.worker), (State::Assigned, claimed_epoch(1), Some(worker)));
     assert_eq!((record.claimed_at, record.started_at), (Some(START + 2_000), None));
     assert_eq!((record.timeout_at, record.lease_until), (Some(START + 62_000), None));
     assert_eq!(rig.shown(worker).await.active, 1);
@@ -70,7 +70,8 @@ async fn many_claimers_never_share_a_run(rig: Rig) {
             let mut got = Vec::new();
             loop {
                 let slots = vec![slot(worker, &lanes, 3)];
-                let answer = store.claim(ClaimRequest { queue: lanes[0].queue, slots, limit: 3 }).await.unwrap();
+                let answer =
+                    store.claim(ClaimRequest { queue: lanes[0].queue, slots, limit: 3, die: 7 }).await.unwrap();
                 got.extend(answer.claimed.iter().map(|claimed| claimed.run));
                 if answer.claimed.is_empty() && !answer.more {
                     return got;
@@ -182,7 +183,7 @@ async fn a_limit_is_kept_and_says_that_there_is_more(rig: Rig) {
     let order = rig.submit_all(vec![run(lane); 5]).await;
     let worker = rig.worker("a").await;
     let claim = |limit| {
-        let request = ClaimRequest { queue: lane.queue, slots: vec![slot(worker, &[lane], 10)], limit };
+        let request = ClaimRequest { queue: lane.queue, slots: vec![slot(worker, &[lane], 10)], limit, die: 7 };
         async { rig.store.claim(request).await.unwrap() }
     };
     let answer = claim(2).await;
@@ -196,7 +197,8 @@ async fn a_huge_claim_is_cut(rig: Rig) {
     let most = baton_store::CLAIM_RUNS_MAX;
     let order = rig.submit_all(vec![run(lane); most + 10]).await;
     let worker = rig.register(NewWorker { max_concurrent: 5_000, ..new_worker("a") }).await.id;
-    let request = ClaimRequest { queue: lane.queue, slots: vec![slot(worker, &[lane], 5_000)], limit: usize::MAX };
+    let request =
+        ClaimRequest { queue: lane.queue, slots: vec![slot(worker, &[lane], 5_000)], limit: usize::MAX, die: 7 };
     let answer = rig.store.claim(request.clone()).await.unwrap();
     assert_eq!((ids(&answer) == order[..most], answer.more), (true, true));
     let answer = rig.store.claim(request).await.unwrap();
@@ -209,7 +211,7 @@ async fn a_worker_never_holds_more_than_it_can(rig: Rig) {
     let worker = rig.register(NewWorker { max_concurrent: 5, ..new_worker("a") }).await.id;
     let mut tasks = Vec::new();
     for store in rig.servers(2).await.into_iter().cycle().take(10) {
-        let request = ClaimRequest { queue: lane.queue, slots: vec![slot(worker, &[lane], 3)], limit: 10 };
+        let request = ClaimRequest { queue: lane.queue, slots: vec![slot(worker, &[lane], 3)], limit: 10, die: 7 };
         tasks.push(tokio::spawn(async move { store.claim(request).await.unwrap() }));
     }
     let mut held = Vec::new();
@@ -253,7 +255,7 @@ async fn a_slot_that_cannot_take_work_says_why_and_the_run_goes_to_the_next(rig:
     let reasons = [SlotRefused::Unknown, SlotRefused::Draining, SlotRefused::Offline, SlotRefused::Unfit];
     let expected: Vec<_> = reasons.into_iter().chain([SlotRefused::Full]).enumerate().collect();
     assert_eq!(answer.refused, expected);
-    assert_eq!(rig.record(order[2]).await.epoch, Epoch(0), "a refused slot must not use up an epoch");
+    assert_eq!(rig.record(order[2]).await.epoch, Epoch::new(0), "a refused slot must not use up an epoch");
 }
 
 async fn a_run_due_later_is_claimable_exactly_then(rig: Rig) {
@@ -352,7 +354,7 @@ async fn a_claim_of_large_inputs_is_cut_and_says_that_there_is_more(rig: Rig) {
 }
 
 fn one_slot(lane: Lane, worker: WorkerId, room: u32) -> ClaimRequest {
-    ClaimRequest { queue: lane.queue, slots: vec![slot(worker, &[lane], room)], limit: room as usize }
+    ClaimRequest { queue: lane.queue, slots: vec![slot(worker, &[lane], room)], limit: room as usize, die: 7 }
 }
 
 async fn a_submitted_run_goes_to_a_worker_that_waits_in_the_same_go(rig: Rig) {
@@ -363,7 +365,10 @@ async fn a_submitted_run_goes_to_a_worker_that_waits_in_the_same_go(rig: Rig) {
         panic!()
     };
     let claimed = claimed.unwrap().claimed;
-    assert_eq!(claimed.iter().map(|one| (one.run, one.epoch, one.slot)).collect::<Vec<_>>(), [(first, Epoch(1), 0)]);
+    assert_eq!(
+        claimed.iter().map(|one| (one.run, one.epoch, one.slot)).collect::<Vec<_>>(),
+        [(first, claimed_epoch(1), 0)]
+    );
     assert_eq!((rig.state(first).await, rig.state(second).await), (State::Assigned, State::Pending));
     assert_eq!(rig.shown(worker).await.active, 1);
     assert_eq!(rig.claim(worker, lane, 5).await.iter().map(|one| one.run).collect::<Vec<_>>(), [second]);

@@ -2,9 +2,10 @@
 
 use baton_core::machine::Options;
 use baton_core::{LeaseEnd, Reason, Refused, RetryPolicy, State};
-use baton_store::{ClaimSlot, ExpiredRun, NewRun, Verdict, Woken, WorkerStatus};
+use baton_store::{ClaimSlot, ExpiredRun, LeaseRef, NewRun, Verdict, Woken, WorkerStatus};
 
-use crate::rig::{Rig, START, TTL_MS, contract, done, lease, run, slot};
+use crate::rig::{Rig, START, TTL_MS, claimed_epoch, contract, done, lease, run, slot};
+use crate::workflows_rig::begins;
 
 contract!(
     a_lost_workers_runs_come_back,
@@ -12,6 +13,7 @@ contract!(
     a_drained_workers_runs_come_back_too_when_it_is_lost,
     the_hold_off_gives_everyone_more_time,
     a_run_that_loses_too_many_workers_is_poison,
+    poison_says_how_long_the_worker_was_silent_and_where_the_run_was,
     an_attempt_that_takes_too_long_is_retried_and_then_failed,
     a_lease_of_its_own_expires_although_the_worker_lives,
     a_pass_is_bounded,
@@ -45,7 +47,7 @@ async fn a_lost_workers_runs_come_back(rig: Rig) {
     // The next one gets it, and the lost one cannot do it any harm.
     let next = rig.worker("next").await;
     let again = rig.claim(next, lane, 1).await;
-    assert_eq!((again[0].run, again[0].epoch, again[0].attempt), (held.run, held.epoch.next(), 1));
+    assert_eq!((again[0].run, again[0].epoch, again[0].attempt), (held.run, claimed_epoch(held.epoch.number() + 1), 1));
     assert_eq!(rig.complete(held).await, Verdict::Refused(Refused::StaleLease));
     assert_eq!(rig.complete(lease(&again[0])).await, done(State::Completed));
 }
@@ -97,6 +99,38 @@ async fn a_run_that_loses_too_many_workers_is_poison(rig: Rig) {
     let record = rig.record(id).await;
     assert_eq!((record.reason, record.failures), (Some(Reason::Poison), 0));
     assert_eq!(rig.store.attempts(id).await.unwrap().len(), 3);
+}
+
+async fn poison_says_how_long_the_worker_was_silent_and_where_the_run_was(rig: Rig) {
+    let lane = rig.lane("flow").await;
+    let options = Some(Options { max_losses: 0, ..Options::default() });
+    let plain_lane = rig.lane("ios").await;
+    rig.store.mark_workflow_lanes(&[lane.lane]).await.unwrap();
+    let (_, plain) = rig.held(NewRun { options: options.clone(), ..run(plain_lane) }).await;
+    let (_, first) = rig.held(NewRun { options: options.clone(), ..run(lane) }).await;
+    let (_, after) = rig.held(NewRun { options: options.clone(), ..run(lane) }).await;
+    let (_, inside) = rig.held(NewRun { options, ..run(lane) }).await;
+    rig.step(after, 0, "charge", "1").await;
+    rig.step(after, 2, "pack", "2").await;
+    // A worker that says when a step begins. Another one of the same moment is done.
+    rig.write(begins(inside, 0, "render")).await;
+    rig.step(inside, 1, "thumbnail", "3").await;
+    rig.clock.advance(TTL_MS + 1_250);
+    assert_eq!(rig.reap().await.runs.len(), 4);
+    let said = async |lease: LeaseRef| {
+        let record = rig.record(lease.run).await;
+        assert_eq!(record.reason, Some(Reason::Poison));
+        record.error.unwrap()
+    };
+    let silence =
+        format!("the run has lost 1 worker; the last one gave no sign of life for {}.2 s", TTL_MS / 1_000 + 1);
+    let advice = ". Find out what it does to its workers, then retry it";
+    assert_eq!(said(plain).await, format!("{silence}{advice}"));
+    assert_eq!(said(first).await, format!("{silence}, before any step was on record{advice}"));
+    let place = ", in what comes after the step \"pack\" (position 2), the last on record";
+    assert_eq!(said(after).await, format!("{silence}{place}{advice}"));
+    let place = ", and the last step begun was \"render\" (position 0)";
+    assert_eq!(said(inside).await, format!("{silence}{place}{advice}"));
 }
 
 async fn an_attempt_that_takes_too_long_is_retried_and_then_failed(rig: Rig) {

@@ -122,7 +122,7 @@ async fn a_key_limit_holds_under_concurrency(rig: Rig) {
         tasks.push(tokio::spawn(async move {
             let (mut done, mut most) = (HashSet::new(), 0);
             for _ in 0..25 {
-                let request = ClaimRequest { queue, slots: vec![slot(worker, &lanes, 3)], limit: 3 };
+                let request = ClaimRequest { queue, slots: vec![slot(worker, &lanes, 3)], limit: 3, die: 7 };
                 let claimed = store.claim(request).await.unwrap().claimed;
                 for key in ["a", "b", "c"] {
                     most = most.max(store.key_held(queue, key).await.unwrap());

@@ -3,7 +3,7 @@
 use baton_core::{LeaseEnd, State};
 use baton_store::{Changes, Completion, Due, Woken};
 
-use crate::rig::{Rig, START, contract, done, lease, run};
+use crate::rig::{Rig, START, claimed_epoch, contract, done, lease, run};
 
 contract!(
     a_completed_run_keeps_its_output_and_its_history,
@@ -54,7 +54,7 @@ async fn a_run_given_back_waits_at_the_front_and_costs_no_budget(rig: Rig) {
     assert_eq!(rig.shown(worker).await.active, 0);
     let again = rig.claim(worker, lane, 5).await;
     assert_eq!(again.iter().map(|one| (one.run, one.attempt)).collect::<Vec<_>>(), [(held.run, 1), (behind, 1)]);
-    assert_eq!(again[0].epoch, held.epoch.next());
+    assert_eq!(again[0].epoch, claimed_epoch(held.epoch.number() + 1));
     let attempts = rig.store.attempts(held.run).await.unwrap();
     assert_eq!((attempts.len(), attempts[0].end), (1, LeaseEnd::GivenBack));
     assert_eq!(attempts[0].error.as_deref(), Some("no disk left"));
@@ -73,7 +73,7 @@ async fn a_sleeping_run_is_claimable_exactly_when_due(rig: Rig) {
     assert_eq!(rig.claim(worker, lane, 1).await, []);
     rig.clock.advance(1);
     let again = rig.claim(worker, lane, 1).await;
-    assert_eq!((again[0].run, again[0].epoch, again[0].attempt), (held.run, held.epoch.next(), 1));
+    assert_eq!((again[0].run, again[0].epoch, again[0].attempt), (held.run, claimed_epoch(held.epoch.number() + 1), 1));
     assert_eq!(rig.store.lease_end(held).await.unwrap(), Some(LeaseEnd::Slept));
     assert_eq!(rig.complete(lease(&again[0])).await, done(State::Completed));
 }

@@ -1,9 +1,9 @@
 //! The fence: only the holder of the current epoch changes a run.
 
-use baton_core::{Epoch, Refused, RunId, State};
+use baton_core::{Epoch, Refused, RunId, State, mark};
 use baton_store::{Completion, Due, LeaseRef, Verdict};
 
-use crate::rig::{Rig, START, contract, done, error, lease, lease_of, run};
+use crate::rig::{DIE, Rig, START, contract, done, error, lease, lease_of, run};
 
 contract!(
     a_started_run_is_running,
@@ -35,14 +35,18 @@ async fn a_stale_lease_is_refused_by_every_verb(rig: Rig) {
     assert_eq!(rig.reap().await.runs.len(), 1);
     let second = rig.worker("second").await;
     let fresh = lease(&rig.claim(second, lane, 1).await[0]);
-    assert_eq!(fresh, LeaseRef { epoch: Epoch(2), ..stale });
+    assert_eq!(fresh, lease_of(stale.run, 2));
     let before = rig.record(stale.run).await;
     for (verb, verdict) in all_verbs(&rig, stale).await {
         assert_eq!(verdict, Verdict::Refused(Refused::StaleLease), "{verb}");
     }
-    // A lease that was never given out is no better.
-    for (verb, verdict) in all_verbs(&rig, lease_of(stale.run, 3)).await {
-        assert_eq!(verdict, Verdict::Refused(Refused::StaleLease), "{verb}");
+    // A lease that was never given out is no better, nor is one with the same number from a
+    // database that was restored since.
+    let restored = LeaseRef { epoch: fresh.epoch.marked(mark(DIE + 2)), ..fresh };
+    for other in [lease_of(stale.run, 3), restored, LeaseRef { epoch: Epoch::new(2), ..fresh }] {
+        for (verb, verdict) in all_verbs(&rig, other).await {
+            assert_eq!(verdict, Verdict::Refused(Refused::StaleLease), "{verb} with {other:?}");
+        }
     }
     assert_eq!(rig.record(stale.run).await, before);
     assert_eq!((rig.shown(first).await.active, rig.shown(second).await.active), (0, 1));

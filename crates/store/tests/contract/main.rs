@@ -6,6 +6,8 @@ mod rig;
 mod workflows_rig;
 
 mod affinity;
+mod answered;
+mod batches;
 mod builds_builders;
 mod builds_files;
 mod builds_logs;

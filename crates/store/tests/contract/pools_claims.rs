@@ -115,7 +115,7 @@ async fn a_claim_takes_idle_runners_and_gets_all_of_them_at_once(rig: Rig) {
     let first = pool.take().await;
     let taken = first.taken;
     assert_eq!(taken.len(), 3);
-    assert!(taken.iter().all(|one| one.claim == claim.number && one.run_id == "one" && one.runner.epoch.0 == 1));
+    assert!(taken.iter().all(|one| one.claim == claim.number && one.run_id == "one" && one.runner.epoch.number() == 1));
     let second = pool.take().await;
     assert_eq!(second.taken, [], "it has what it wants");
     assert_eq!((first.holders, second.holders), ([claim.number].into(), [claim.number].into()));
@@ -296,16 +296,23 @@ async fn a_claim_that_gives_back_a_runner_goes_on(rig: Rig) {
     let stale = crate::pools_rig::at(other, 0);
     let back = |claim, runners| {
         let store = pool.store().clone();
-        async move { store.give_back_runners(claim, runners, RELEASE_MS).await.unwrap() }
+        async move { store.give_back_runners(claim, runners, "GitHub is away", RELEASE_MS).await.unwrap() }
     };
     let answers = back(claim.number, vec![one, stale]).await;
-    assert!(matches!(answers[0], RunnerAnswer::Moved(RunnerState::Releasing, epoch) if epoch.0 == 2), "{answers:?}");
+    assert!(
+        matches!(answers[0], RunnerAnswer::Moved(RunnerState::Releasing, epoch) if epoch.number() == 2),
+        "{answers:?}"
+    );
     assert_eq!(answers[1], RunnerAnswer::Refused(baton_core::pools::Refused::Stale));
     let foreign = back(claim.number + 1, vec![other]).await;
     assert_eq!(foreign, [RunnerAnswer::Refused(baton_core::pools::Refused::NotOwner)]);
     assert_eq!(back(claim.number, vec![crate::pools_rig::at(one, 9)]).await.len(), 1);
     let CommitAnswer::NotYet { missing, .. } = pool.commit(claim.number).await else { panic!("one is missing") };
     assert_eq!(missing, 1);
+    let filter = EventFilter { runner: Some(one.runner), ..EventFilter::default() };
+    let moves = pool.store().runner_events(filter, Page { after: None, limit: 1 }).await.unwrap();
+    assert_eq!((moves[0].to, moves[0].detail.as_str()), (RunnerState::Releasing, "GitHub is away"));
+    assert_eq!(pool.runner(one.runner).await.detail, "GitHub is away");
 }
 
 async fn a_claim_ends_with_the_last_of_its_runners(rig: Rig) {

@@ -1,6 +1,8 @@
 //! Orders: a row before the provider is asked, machines bound once, agents that join once, and what happens after a refusal.
 
-use baton_core::pools::{Backoff, BackoffRule, Cause, PoolSpec, RunnerState, Usage, keeper};
+use std::collections::BTreeSet;
+
+use baton_core::pools::{Backoff, BackoffRule, Cause, Machine, PoolSpec, RunnerState, Usage, keeper};
 use baton_core::token::hash;
 use baton_store::{
     JoinAnswer, MachineAnswer, NewMachine, NewOrder, OrderAnswer, Page, PoolRunner, RunnerEnd, RunnerFilter, pool_total,
@@ -21,6 +23,7 @@ contract!(
     an_order_is_awaited_while_a_runner_waits_for_its_machine,
     a_refused_order_leaves_nothing_and_the_pool_backs_off,
     spot_machines_that_are_refused_are_ordered_on_demand,
+    an_order_keeps_the_types_that_it_was_made_with,
     runners_are_listed_in_pages,
 );
 
@@ -224,15 +227,42 @@ async fn spot_machines_that_are_refused_are_ordered_on_demand(rig: Rig) {
         keeper::want(&seen.pool.spec, false, &seen.stock, &seen.waiting, &seen.pool.backoff, seen.now)
     };
     let first = want().await;
-    assert_eq!((first.create, first.usage), (2, Usage::Spot));
+    let wish = |usage| keeper::Wish { count: 2, usage, types: Vec::new() };
+    assert_eq!(first.create, [wish(Usage::Spot)]);
     let order = NewOrder { usage: Usage::Spot, ..new_order(pool.number(), 2) };
     pool.store().order_runners(order.clone()).await.unwrap();
-    assert_eq!(want().await.create, 0, "they are on their way");
+    assert_eq!(want().await.create, [], "they are on their way");
     pool.store().fail_order(order.order, "no spot", BackoffRule::default(), 0.5).await.unwrap();
     let second = want().await;
-    assert_eq!((second.create, second.usage), (2, Usage::OnDemand));
+    assert_eq!(second.create, [wish(Usage::OnDemand)]);
     pool.later(BackoffRule::default().spot_ms);
-    assert_eq!(want().await.usage, Usage::Spot);
+    assert_eq!(want().await.create, [wish(Usage::Spot)]);
+}
+
+async fn an_order_keeps_the_types_that_it_was_made_with(rig: Rig) {
+    let pool = PoolRig::new(rig, 9).await;
+    let types = vec!["m7i.*".to_owned(), "ä, \"quoted\"".to_owned()];
+    let order = NewOrder { types: types.clone(), ..new_order(pool.number(), 2) };
+    let OrderAnswer::Ordered(made) = pool.store().order_runners(order.clone()).await.unwrap() else {
+        panic!("there is room")
+    };
+    assert_eq!(made.types, types);
+    let OrderAnswer::Known(known) = pool.store().order_runners(order.clone()).await.unwrap() else {
+        panic!("it is there")
+    };
+    assert_eq!(known, made);
+    assert_eq!(pool.store().order(order.order).await.unwrap().unwrap().order, made);
+    pool.later(ASK_MS + 1);
+    assert_eq!(pool.store().due_orders(ASK_MS, 10).await.unwrap()[0].types, types, "the same is asked for again");
+
+    // What is on its way is known by what it was ordered as, and by what it is once that is known.
+    let coming = || async { pool.store().pool_stock(pool.number()).await.unwrap().unwrap().stock.coming };
+    let plain = keeper::ComingRunner { usage: Usage::OnDemand, kind: String::new(), types };
+    assert_eq!(coming().await, [plain.clone(), plain.clone()]);
+    let machine = Machine { kind: "m7i.large".into(), usage: Usage::OnDemand, cpu: 1, memory_mib: 1_024 };
+    pool.store().record_machines(order.order, vec![NewMachine { id: "one".into(), machine }]).await.unwrap();
+    let kinds: BTreeSet<String> = coming().await.into_iter().map(|one| one.kind).collect();
+    assert_eq!(kinds, ["".to_owned(), "m7i.large".to_owned()].into());
 }
 
 async fn runners_are_listed_in_pages(rig: Rig) {

@@ -63,6 +63,7 @@ pub fn new_order(pool: PoolNo, count: usize) -> NewOrder {
         order: order_id(),
         runners: (0..count).map(|_| runner_id()).collect(),
         usage: Usage::OnDemand,
+        types: Vec::new(),
         create_ms: CREATE_MS,
         ask_ms: ASK_MS,
     }
@@ -231,5 +232,5 @@ impl PoolRig {
 }
 
 pub fn at(runner: RunnerRef, epoch: u32) -> RunnerRef {
-    RunnerRef { epoch: Epoch(epoch), ..runner }
+    RunnerRef { epoch: Epoch::new(epoch), ..runner }
 }

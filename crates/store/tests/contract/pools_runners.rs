@@ -130,7 +130,7 @@ async fn heartbeats_tell_agents_where_they_stand(rig: Rig) {
     assert_eq!(pool.runner(other.runner).await.seen_at, Some(START + 7_000));
     pool.store().release_claim(claim.number, RELEASE_MS).await.unwrap();
     let news = pool.store().beat_runners(vec![taken.runner]).await.unwrap().remove(0).unwrap();
-    assert_eq!((news.state, news.epoch.0, news.run_id.as_deref()), (RunnerState::Releasing, 2, Some("one")));
+    assert_eq!((news.state, news.epoch.number(), news.run_id.as_deref()), (RunnerState::Releasing, 2, Some("one")));
     pool.deregister(&[at(taken, 2)], "one").await;
     let news = pool.store().beat_runners(vec![taken.runner]).await.unwrap().remove(0).unwrap();
     assert_eq!((news.state, news.run_id), (RunnerState::Idle, None));
@@ -151,7 +151,7 @@ async fn whoever_saw_a_runner_idle_cannot_end_it_once_it_is_claimed(rig: Rig) {
     pool.deregister(&[at(runners[0], 2)], "one").await;
     assert_eq!(ended(&pool, end(idle[0], Cause::IdleTooLong)).await, RunnerAnswer::Refused(Refused::Stale));
     let moved = ended(&pool, end(at(idle[0], 2), Cause::IdleTooLong)).await;
-    assert!(matches!(moved, RunnerAnswer::Moved(RunnerState::Terminating, epoch) if epoch.0 == 3), "{moved:?}");
+    assert!(matches!(moved, RunnerAnswer::Moved(RunnerState::Terminating, epoch) if epoch.number() == 3), "{moved:?}");
     pool.open("two", 1).await;
     assert_eq!(pool.take().await.taken, [], "what is being ended is not handed out");
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use baton_core::token::Hash;
-use baton_core::{Epoch, Failure, Millis, Reason, RunId, State, WorkerId};
+use baton_core::{Epoch, Failure, Millis, Reason, RunId, State, WorkerId, mark};
 use baton_store::postgres::{PostgresOptions, PostgresStore};
 use baton_store::sqlite::SqliteStore;
 use baton_store::{
@@ -35,6 +35,8 @@ pub(crate) use contract;
 
 /// Where every case's clock begins.
 pub const START: Millis = 1_700_000_000_000;
+/// The random bits of claims unless a case says otherwise.
+pub const DIE: u32 = 7;
 /// How long leases live unless a case says otherwise.
 pub const TTL_MS: Millis = 15_000;
 
@@ -147,7 +149,7 @@ impl Rig {
     }
 
     pub async fn claim_for(&self, slots: Vec<ClaimSlot>, lane: Lane) -> ClaimAnswer {
-        self.store.claim(ClaimRequest { queue: lane.queue, slots, limit: 1_000 }).await.unwrap()
+        self.store.claim(ClaimRequest { queue: lane.queue, slots, limit: 1_000, die: DIE }).await.unwrap()
     }
 
     pub async fn claim(&self, worker: WorkerId, lane: Lane, room: u32) -> Vec<Claimed> {
@@ -268,7 +270,16 @@ pub fn new_worker(name: &str) -> NewWorker {
 pub fn slot(worker: WorkerId, lanes: &[Lane], room: u32) -> ClaimSlot {
     let mut lanes: Vec<_> = lanes.iter().map(|lane| lane.lane).collect();
     lanes.sort_unstable();
-    ClaimSlot { worker, name: "holder".into(), lanes, room, claim_no: 1, start: false, lease_ms: None }
+    ClaimSlot {
+        worker,
+        name: "holder".into(),
+        lanes,
+        room,
+        claim_no: 0,
+        start: false,
+        lease_ms: None,
+        asked_ms_ago: None,
+    }
 }
 
 pub fn lease(claimed: &Claimed) -> LeaseRef {
@@ -276,8 +287,14 @@ pub fn lease(claimed: &Claimed) -> LeaseRef {
 }
 
 /// The lease of this run with this epoch, whether it was ever given out or not.
+/// The epoch of a run's n-th claim, if that was made with the usual die.
+pub fn claimed_epoch(number: u32) -> Epoch {
+    // Nobody has claimed a run with epoch 0.
+    if number == 0 { Epoch::default() } else { Epoch::new(number).marked(mark(DIE)) }
+}
+
 pub fn lease_of(run: RunId, epoch: u32) -> LeaseRef {
-    LeaseRef { run, epoch: Epoch(epoch) }
+    LeaseRef { run, epoch: claimed_epoch(epoch) }
 }
 
 /// A failure that the policy decides about.

@@ -45,7 +45,10 @@ async fn a_submitted_run_is_pending_and_can_be_read(rig: Rig) {
     assert!(submitted.is_new);
     assert_eq!((submitted.submitted_at, submitted.due_at), (START, START));
     let record = rig.record(submitted.run).await;
-    assert_eq!((record.state, record.epoch, record.lane, record.priority), (State::Pending, Epoch(0), lane.lane, 8));
+    assert_eq!(
+        (record.state, record.epoch, record.lane, record.priority),
+        (State::Pending, Epoch::new(0), lane.lane, 8)
+    );
     assert_eq!((record.submitted_at, record.due_at, record.failures, record.losses), (START, START, 0, 0));
     assert_eq!((record.key.as_deref(), record.affinity.as_deref()), (Some("team"), Some("app")));
     assert_eq!((record.options, record.retry_of, &*record.input), (options, Some(original), &b"[1]"[..]));

@@ -253,7 +253,7 @@ async fn counters_equal_counted_rows(rig: Rig) {
         let store = servers[index % 2].clone();
         tasks.push(tokio::spawn(async move {
             let slots = vec![slot(worker, &[lane], 12)];
-            let claim = baton_store::ClaimRequest { queue: lane.queue, slots, limit: 12 };
+            let claim = baton_store::ClaimRequest { queue: lane.queue, slots, limit: 12, die: 7 };
             let held: Vec<_> = store.claim(claim).await.unwrap().claimed.iter().map(lease).collect();
             for (index, lease) in held.into_iter().enumerate() {
                 let done = baton_store::Completion { lease, output: None };

@@ -1,10 +1,10 @@
 //! Reading what workflows have besides their runs, and what becomes of it in the end.
 
-use baton_core::{Epoch, RunId, State};
+use baton_core::{RunId, State};
 use baton_store::{ChildAnswer, NewRun, Page, Relations, StepKind, StepState, StepWrite, Waits};
 use bytes::Bytes;
 
-use crate::rig::{Rig, START, contract, done, run};
+use crate::rig::{Rig, START, claimed_epoch, contract, done, run};
 use crate::workflows_rig::{begins, child, completed, fails, signal, taking};
 
 contract!(
@@ -122,7 +122,7 @@ async fn a_retry_goes_on_after_what_was_completed(rig: Rig) {
     // Its own first signal can still be taken, and whoever gets it asks for what is remembered.
     rig.signal(to, "go").await;
     let held = rig.claim_again(lane).await;
-    assert_eq!((held.run, held.epoch), (to, Epoch(2)));
+    assert_eq!((held.run, held.epoch), (to, claimed_epoch(2)));
     rig.store.write_steps(vec![taking(held, 2, 1)]).await.unwrap();
     assert_eq!(rig.steps(to).await.len(), 4);
     assert_eq!(rig.steps(from.run).await.len(), 5, "the first keeps its own");

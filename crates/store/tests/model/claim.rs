@@ -134,7 +134,7 @@ impl Model {
         let run = &self.runs[number];
         Claim {
             slot,
-            lease: (number, run.rules.epoch.0),
+            lease: (number, run.rules.epoch.number()),
             lane: run.lane,
             attempt: run.rules.failures + 1,
             priority: run.priority,

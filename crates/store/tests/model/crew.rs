@@ -28,7 +28,7 @@ impl Model {
         let mut lost = BTreeSet::new();
         for (run, epoch) in leases {
             let held = &mut self.runs[*run];
-            if held.place != Place::Held || held.worker != Some(number) || held.rules.epoch.0 != *epoch {
+            if held.place != Place::Held || held.worker != Some(number) || held.rules.epoch.number() != *epoch {
                 lost.insert((*run, *epoch));
             } else if held.rules.state == State::Assigned {
                 held.rules.state = State::Running;

@@ -91,7 +91,7 @@ fn lease(model: &Model, pick: &Pick) -> Option<Lease> {
         }
         Pick::Any(index, offset) => {
             let run = number(model.runs.len(), index)?;
-            Some((run, model.runs[run].rules.epoch.0.saturating_add_signed(*offset)))
+            Some((run, model.runs[run].rules.epoch.number().saturating_add_signed(*offset)))
         }
     }
 }

@@ -191,8 +191,8 @@ impl Model {
 
     /// Applies a verb to one run.
     pub fn act(&mut self, (number, epoch): Lease, verb: &Verb<'_>, batch: &mut Batch) -> Verdict {
-        let (now, run, epoch) = (self.now, &mut self.runs[number], Epoch(epoch));
-        let past = run.attempts.iter().find(|attempt| attempt.epoch == epoch.0).map(|attempt| attempt.end);
+        let (now, run, epoch) = (self.now, &mut self.runs[number], Epoch::new(epoch));
+        let past = run.attempts.iter().find(|attempt| attempt.epoch == epoch.number()).map(|attempt| attempt.end);
         let (rules, retry) = (&run.rules, &run.options.retry);
         let (next, end) = match verb {
             Verb::Start => (machine::start(rules, epoch), None),
@@ -223,7 +223,7 @@ impl Model {
         let has_error = matches!(verb, Verb::Fail(_) | Verb::GiveBack | Verb::Expire(_));
         if let Some(end) = end {
             run.attempts.push(AttemptView {
-                epoch: run.rules.epoch.0,
+                epoch: run.rules.epoch.number(),
                 worker: run.worker,
                 claimed_at: run.claimed_at.unwrap(),
                 started_at: run.started_at,
@@ -302,7 +302,7 @@ impl Model {
     /// Every lease that is held, by run.
     pub fn held(&self) -> Vec<Lease> {
         let held = self.runs.iter().enumerate().filter(|(_, run)| run.place == Place::Held);
-        held.map(|(number, run)| (number, run.rules.epoch.0)).collect()
+        held.map(|(number, run)| (number, run.rules.epoch.number())).collect()
     }
 
     pub fn run_views(&self) -> Vec<RunView> {

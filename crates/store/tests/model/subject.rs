@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use baton_core::{Epoch, Failure, RunId, WorkerId};
+use baton_core::{Epoch, Failure, RunId, WorkerId, mark};
 use baton_store::{
     Beat, BeatAnswer, Changes, ClaimRequest, ClaimSlot, Claimed, Clock, Completion, Due, Health, Idempotency, Lane,
     LaneName, LeaseRef, NewRun, NewWorker, Page, QueueChange, RunFilter, Store, Submission, SubmitRefused, WorkerInfo,
@@ -13,6 +13,14 @@ use crate::answer::{self, Answer, Claim, Depth, Expiry, Woken};
 use crate::model::{JITTER, START, TTL_MS, options};
 use crate::steps::{Action, LANES, Lease, QUEUES, Slot, Wish};
 use crate::views::{RunView, WorkerView};
+
+/// The random bits of every claim.
+const DIE: u32 = 7;
+
+/// A claim of the model is several of the store, so its number is not one of a worker's.
+fn own_number(claim_no: i64) -> i64 {
+    -1 - claim_no
+}
 
 pub struct Subject {
     pub store: Arc<dyn Store>,
@@ -41,7 +49,7 @@ impl Subject {
             Action::Submit(wishes) => self.submit(wishes).await,
             Action::Claim { queue, slots, limit, claim_no } => self.claim(*queue, slots, *limit, *claim_no).await,
             Action::Claimed { worker, claim_no } => {
-                let claimed = store.claimed(self.workers[*worker], *claim_no).await.unwrap();
+                let claimed = store.claimed(self.workers[*worker], claim_no.map(own_number)).await.unwrap();
                 Answer::Claimed(claimed.iter().map(|claimed| self.claim_view(claimed)).collect())
             }
             Action::Start(given) => Answer::Verdicts(store.start(leases(given)).await.unwrap()),
@@ -175,7 +183,8 @@ impl Subject {
         let (mut claimed, mut refused) = (Vec::new(), Vec::new());
         loop {
             let left = limit - claimed.len();
-            let request = ClaimRequest { queue: self.lanes[2 * queue].queue, slots: open.clone(), limit: left };
+            let request =
+                ClaimRequest { queue: self.lanes[2 * queue].queue, slots: open.clone(), limit: left, die: DIE };
             let answer = self.store.claim(request).await.unwrap();
             for one in &answer.claimed {
                 open[one.slot].room -= 1;
@@ -199,9 +208,10 @@ impl Subject {
             name: format!("w{}", slot.worker),
             lanes: sorted(slot.lanes.iter().map(|lane| self.lanes[*lane].lane).collect()),
             room: slot.room,
-            claim_no,
+            claim_no: own_number(claim_no),
             start: slot.start,
             lease_ms: slot.lease_ms,
+            asked_ms_ago: None,
         }
     }
 
@@ -272,11 +282,13 @@ impl Subject {
     }
 
     fn lease(&self, (number, epoch): Lease) -> LeaseRef {
-        LeaseRef { run: self.runs[number], epoch: Epoch(epoch) }
+        // No claim has epoch 0.
+        let mark = if epoch == 0 { 0 } else { mark(DIE) };
+        LeaseRef { run: self.runs[number], epoch: Epoch::new(epoch).marked(mark) }
     }
 
     fn numbered(&self, lease: LeaseRef) -> Lease {
-        (self.numbers[&lease.run], lease.epoch.0)
+        (self.numbers[&lease.run], lease.epoch.number())
     }
 
     fn lane(&self, id: i32) -> usize {

@@ -59,7 +59,7 @@ impl RunView {
             run: number,
             lane: run.lane,
             state: run.rules.state,
-            epoch: run.rules.epoch.0,
+            epoch: run.rules.epoch.number(),
             priority: run.priority,
             failures: run.rules.failures,
             losses: run.rules.losses,
@@ -94,7 +94,7 @@ impl RunView {
             run,
             lane,
             state: record.state,
-            epoch: record.epoch.0,
+            epoch: record.epoch.number(),
             priority: record.priority,
             failures: record.failures,
             losses: record.losses,
@@ -119,7 +119,7 @@ impl RunView {
 impl AttemptView {
     fn of_store(attempt: &Attempt, worker: impl Fn(WorkerId) -> usize) -> AttemptView {
         AttemptView {
-            epoch: attempt.epoch.0,
+            epoch: attempt.epoch.number(),
             worker: attempt.worker.map(worker),
             claimed_at: attempt.claimed_at,
             started_at: attempt.started_at,

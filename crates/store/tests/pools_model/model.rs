@@ -106,7 +106,7 @@ impl Model {
         };
         let seen = |one: &RunnerView, how| {
             let behind = u32::from(how == How::Stale);
-            RunnerRef { runner: one.id, epoch: Epoch(one.epoch.checked_sub(behind).unwrap_or(one.epoch + 1)) }
+            RunnerRef { runner: one.id, epoch: Epoch::new(one.epoch.checked_sub(behind).unwrap_or(one.epoch + 1)) }
         };
         let says = |number, how, signal| {
             let one = runner(number)?;
@@ -216,7 +216,7 @@ impl Model {
             }
             Action::GiveBack(claim, seen) => {
                 let one = self.runner(seen.runner);
-                if one.epoch == seen.epoch.0 && one.owner == Some(*claim) {
+                if one.epoch == seen.epoch.number() && one.owner == Some(*claim) {
                     one.goes_back(now);
                 }
             }
@@ -230,7 +230,7 @@ impl Model {
                     Cause::RuntimeOver => one.state == Running,
                     _ => ![Terminating, Gone].contains(&one.state),
                 };
-                if may && one.epoch == seen.epoch.0 {
+                if may && one.epoch == seen.epoch.number() {
                     one.ends(*cause, now);
                 }
             }
@@ -256,7 +256,7 @@ impl Model {
     fn hears(&mut self, seen: RunnerRef, signal: Signal, run_id: Option<&str>) {
         let now = self.now;
         let one = self.runner(seen.runner);
-        let is_meant = one.epoch == seen.epoch.0 && one.run_id.as_deref() == run_id;
+        let is_meant = one.epoch == seen.epoch.number() && one.run_id.as_deref() == run_id;
         match (signal, one.state) {
             (Signal::Ready, RunnerState::Creating) if !one.is_late(now) => one.moves(RunnerState::Idle, None, now),
             (Signal::Registered, RunnerState::Claimed)

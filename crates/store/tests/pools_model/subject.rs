@@ -46,7 +46,7 @@ impl Subject {
             Action::Order(order, runners) => {
                 let usage = Usage::OnDemand;
                 let (create_ms, ask_ms) = (CREATE_MS, 60_000);
-                let new = NewOrder { pool: self.pool, order, runners, usage, create_ms, ask_ms };
+                let new = NewOrder { pool: self.pool, order, runners, usage, types: Vec::new(), create_ms, ask_ms };
                 format!("{:?}", store.order_runners(new).await.unwrap())
             }
             Action::Signals(said) => {
@@ -78,7 +78,7 @@ impl Subject {
                 format!("{:?}", store.fail_claim(claim, reason, "why", RELEASE_MS).await.unwrap())
             }
             Action::GiveBack(claim, runner) => {
-                format!("{:?}", store.give_back_runners(claim, vec![runner], RELEASE_MS).await.unwrap())
+                format!("{:?}", store.give_back_runners(claim, vec![runner], "", RELEASE_MS).await.unwrap())
             }
             Action::End(runner, cause) => {
                 let end = RunnerEnd { runner, cause, detail: "ended".into() };
@@ -104,7 +104,7 @@ impl Subject {
         let view = |one: &baton_store::PoolRunner| RunnerView {
             id: one.id,
             state: one.rules.state,
-            epoch: one.rules.epoch.0,
+            epoch: one.rules.epoch.number(),
             owner: one.rules.owner,
             run_id: one.run_id.clone(),
             deadline: one.rules.deadline,

@@ -1,7 +1,9 @@
 //! Scenarios: what has to hold under conditions, not only how fast it is.
 
+mod blocking;
 mod fill;
 mod flat;
+mod hostile;
 mod idle;
 pub mod kills;
 mod pollers;
@@ -20,6 +22,8 @@ use crate::exit::Exit;
 pub enum Scenario {
     /// Drains stay as fast with a million finished runs, and beside a long transaction.
     Flat,
+    /// Hostile clients cost little memory, and others hardly any time.
+    Hostile,
     /// A thousand waiting workers cost next to nothing.
     Idle,
     /// Nothing is lost or done twice when processes are killed.
@@ -32,6 +36,8 @@ pub enum Scenario {
     Pools,
     /// Builders that poll get builds as fast as they ask, and none is sent away while one is left.
     Pollers,
+    /// Steps that compute use the cores there are, and cost no lease.
+    Blocking,
 }
 
 /// What can be told of a scenario; what is not is as usual.
@@ -51,6 +57,7 @@ impl Scenario {
         let Options { seconds, runs, seed } = options;
         match self {
             Scenario::Flat => flat::play(store, seconds.unwrap_or(300), report).await,
+            Scenario::Hostile => hostile::play(store, seconds.unwrap_or(10), report).await,
             Scenario::Idle => idle::play(store, seconds.unwrap_or(30), report).await,
             Scenario::Kills => kills::play(store, report).await,
             Scenario::WorkflowKills => {
@@ -61,6 +68,7 @@ impl Scenario {
             }
             Scenario::Pools => pools::play(store, runs.unwrap_or(pools::ROUNDS), seconds.unwrap_or(30), report).await,
             Scenario::Pollers => pollers::play(store, runs.unwrap_or(pollers::BUILDS), report).await,
+            Scenario::Blocking => blocking::play(store, report).await,
         }
     }
 }

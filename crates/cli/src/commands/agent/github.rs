@@ -96,6 +96,12 @@ fn is_passing(error: &ClientError) -> bool {
     error.is_transient() && error.code() != Some(GITHUB_FAILED)
 }
 
+/// Whether the server had no registration for this machine, and knows it: GitHub gave none, or the
+/// claim is over.
+fn is_decided(error: &ClientError) -> bool {
+    error.code() == Some(GITHUB_FAILED) || matches!(error, ClientError::Refused { status: 409, .. })
+}
+
 /// Makes this machine a runner for a run. What is returned sees to it that it stays one; dropping that ends it.
 pub async fn register(
     hooks: &Arc<Hooks>,
@@ -107,7 +113,18 @@ pub async fn register(
         let mut copy = hooks.command(COPY, job, directory);
         copy.env("RUNNER_DIRECTORY", &github.directory);
         let copied = async { hooks.carry_out(copy).await.map_err(|why| format!("cannot copy GitHub's runner: {why}")) };
-        let asked = async { github.ask(job).await.map_err(|error| said(&error)) };
+        let asked = async {
+            match github.ask(job).await {
+                // The server has decided what becomes of this machine, which may be well: that it
+                // goes back to its pool until GitHub answers. Its order is on the way, and takes
+                // the place of this.
+                Err(error) if is_decided(&error) => {
+                    tracing::warn!(%error, "this machine is not registered now; waiting for what the server wants instead");
+                    std::future::pending().await
+                }
+                answer => answer.map_err(|error| said(&error)),
+            }
+        };
         let (_, registration) = tokio::try_join!(copied, asked)?;
         listen(hooks, job, directory, registration).await
     };
@@ -223,5 +240,7 @@ mod tests {
         assert!(!is_passing(&refused(502, GITHUB_FAILED)) && is_passing(&refused(502, "http_502")));
         assert!(is_passing(&ClientError::Unreachable("x".into())) && !is_passing(&refused(409, "conflict")));
         assert_eq!(said(&refused(502, GITHUB_FAILED)), "GitHub answered 403: no");
+        assert!(is_decided(&refused(502, GITHUB_FAILED)) && is_decided(&refused(409, "conflict")));
+        assert!(!is_decided(&refused(403, "forbidden")) && !is_decided(&ClientError::Unreachable("x".into())));
     }
 }

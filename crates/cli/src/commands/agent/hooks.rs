@@ -23,6 +23,9 @@ use crate::commands::worker::group::{Group, TERMINATE_GRACE};
 /// How long pipes may stay open after a hook has failed, held by something that it has left behind.
 pub(super) const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 
+/// How the shell ends when there is no such command.
+const NOT_FOUND: &str = "exit status: 127";
+
 /// The variable that has the run's directory. Whatever runs for the run is known by it, wherever it went.
 const DIRECTORY: &str = "BATON_WORK_DIR";
 
@@ -61,6 +64,8 @@ pub enum Task {
 pub struct Hooks {
     pub register: Option<String>,
     pub deregister: Option<String>,
+    /// Where those are that begin with `./` or `../`: what they work in is empty.
+    pub directory: PathBuf,
     /// Instead of those: the machine becomes a runner of GitHub.
     pub github: Option<Arc<Github>>,
     pub timeout: Duration,
@@ -178,7 +183,14 @@ impl Hooks {
 
     /// Runs a hook to its end. What it has left running is in the group that is returned.
     async fn run(&self, hook: &str, job: &Job, directory: &Path) -> Result<Group, String> {
-        self.carry_out(self.command(hook, job, directory)).await
+        let located = located(hook, &self.directory);
+        self.carry_out(self.command(&located, job, directory)).await.map_err(|why| match why.strip_prefix(NOT_FOUND) {
+            Some(said) => format!(
+                "{NOT_FOUND} (not found; hooks work in an empty directory, and ./ before one is {}){said}",
+                self.directory.display()
+            ),
+            None => why,
+        })
     }
 
     /// As `run`, with a command that was made ready.
@@ -224,6 +236,17 @@ impl Hooks {
             .stderr(Stdio::piped());
         command
     }
+}
+
+/// A hook that begins with `./` or `../`, with the directory that this is.
+fn located(hook: &str, directory: &Path) -> String {
+    let hook = hook.trim_start();
+    if hook.starts_with("./") || hook.starts_with("../") {
+        // Quoted for the shell, whatever the directory is called.
+        let quoted = directory.display().to_string().replace('\'', r"'\''");
+        return format!("'{quoted}'/{hook}");
+    }
+    hook.to_owned()
 }
 
 /// Ends whatever runs for the run, and removes its directory.

@@ -17,6 +17,7 @@ impl Site {
         let hooks = Hooks {
             register: place(register),
             deregister: place(deregister),
+            directory: directory.path().to_owned(),
             github: None,
             timeout: patience,
             about: About {

@@ -68,7 +68,8 @@ fn is_disowned(error: &ClientError) -> bool {
 
 impl Link {
     pub fn new(client: &Client, joined: &JoinedRunner, inputs: mpsc::Sender<Input>) -> Link {
-        let client = client.clone().with_timeout(CALL_TIMEOUT);
+        // These calls are made on a thread of their own.
+        let client = client.clone().with_own_connections().with_timeout(CALL_TIMEOUT);
         Link { client, runner: joined.runner_id.clone(), token: joined.token.clone(), inputs }
     }
 

@@ -13,11 +13,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::Client;
+use baton::background::Background;
 use baton::proto::{JoinRunner, JoinedRunner, RunnerAction};
 use baton_server::crash;
 use clap::{Args, ValueEnum};
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::commands::worker::build::orphans::Orphanage;
@@ -74,6 +74,10 @@ pub struct AgentArgs {
     /// Shell command that takes the registration back.
     #[arg(long, env = "BATON_AGENT_DEREGISTER_HOOK", value_name = "COMMAND")]
     deregister_hook: Option<String>,
+    /// Where hooks are that begin with ./ or ../; where the agent was started unless given. They
+    /// work in an empty directory of the run.
+    #[arg(long, env = "BATON_AGENT_HOOK_DIRECTORY", value_name = "DIR")]
+    hook_dir: Option<PathBuf>,
     /// Longest time a hook may take.
     #[arg(long, env = "BATON_AGENT_HOOK_TIMEOUT", default_value = "2m", value_name = "SPAN", value_parser = duration::parse_positive)]
     hook_timeout: Duration,
@@ -108,6 +112,8 @@ pub async fn agent(connection: &Connection, args: AgentArgs) -> Result<(), Exit>
     let directory = args.work_dir.clone().unwrap_or_else(|| caches::directory().join("agents"));
     let work = WorkDirectory::open(&directory)
         .map_err(|error| Exit::failed(format!("cannot use {}: {error}", directory.display())))?;
+    let hook_directory = std::path::absolute(args.hook_dir.clone().unwrap_or_else(|| PathBuf::from(".")))
+        .map_err(|error| Exit::failed(format!("cannot tell where hooks are: {error}")))?;
     let orphanage = Orphanage::open(BURY_EVERY)?;
     let mut shutdown = std::pin::pin!(shutdown);
     crash::point("agent.started");
@@ -141,6 +147,7 @@ pub async fn agent(connection: &Connection, args: AgentArgs) -> Result<(), Exit>
     let hooks = Hooks {
         register: args.register_hook,
         deregister: args.deregister_hook,
+        directory: hook_directory,
         github,
         timeout: args.hook_timeout,
         about,
@@ -168,10 +175,18 @@ async fn live(
     let (say, said) = watch::channel(None);
     let mut hands = tokio::spawn(hooks.work(to_do, inputs.clone()));
     let link = Link::new(client, joined, inputs);
-    let mut calls = JoinSet::new();
-    calls.spawn(link.clone().beat(Duration::from_millis(joined.heartbeat_ms.max(1))));
-    calls.spawn(link.clone().listen(joined.order.serial.clone()));
-    calls.spawn(link.speak(said));
+    // On a thread of their own: whatever keeps the others must not cost the machine. All of it ends
+    // with this.
+    let background = match Background::start("baton-agent") {
+        Ok(background) => background,
+        Err(error) => {
+            tracing::error!(%error, "nobody would hear of this machine");
+            return Why::Confused;
+        }
+    };
+    background.spawn(link.clone().beat(Duration::from_millis(joined.heartbeat_ms.max(1))));
+    background.spawn(link.clone().listen(joined.order.serial.clone()));
+    background.spawn(link.speak(said));
     let (mut agent, mut actions) = Agent::joined(patience, &joined.order, now());
     let mut is_stopping = false;
     let why = 'life: loop {

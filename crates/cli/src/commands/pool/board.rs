@@ -125,7 +125,12 @@ pub(super) fn headline(claim: &ClaimView) -> String {
     let parts = parts.iter().filter(|(number, _)| *number > 0).map(|(number, what)| format!("{number} {what}"));
     let parts: Vec<String> = parts.chain(lost).collect();
     let parts = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
-    format!("{} of {}, {}{parts}", claim.run_id, claim.pool, claim.state.as_str())
+    // While it waits, that is what keeps it waiting.
+    let why = match claim.state {
+        ClaimState::Waiting if !claim.detail.is_empty() => format!(" ({})", printable(&claim.detail)),
+        ClaimState::Waiting | ClaimState::Ready | ClaimState::Released | ClaimState::Failed => String::new(),
+    };
+    format!("{} of {}, {}{parts}{why}", claim.run_id, claim.pool, claim.state.as_str())
 }
 
 /// The machines that a claim has.

@@ -18,8 +18,9 @@ use crate::exit::Exit;
 use crate::output::{Format, print_line};
 use crate::{duration, signals};
 
-/// How often a claim is tried to be given up by somebody who wants to go.
-const GIVE_UP_TRIES: u32 = 3;
+/// How often a claim is tried to be given up by somebody who wants to go: about as long as CI
+/// systems wait before they kill.
+const GIVE_UP_TRIES: u32 = 10;
 /// The code of a program that was interrupted.
 const INTERRUPTED: i32 = 130;
 

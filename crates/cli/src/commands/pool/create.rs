@@ -53,7 +53,7 @@ pub struct CreateArgs {
     /// On-demand machines will do while there are no spot machines.
     #[arg(long)]
     spot_fallback: bool,
-    /// How many machines wait for claims.
+    /// How many machines wait for claims at any time, at least.
     #[arg(long, default_value_t = 0, value_name = "N")]
     min_idle: u32,
     #[command(flatten)]
@@ -93,7 +93,8 @@ impl HookArgs {
 /// How many machines wait at which times.
 #[derive(Args)]
 pub struct RuleArgs {
-    /// Another number of waiting machines from a moment on, until another rule fires. May be given several times.
+    /// More waiting machines from a moment on, until another rule fires; never fewer than
+    /// --min-idle. May be given several times.
     #[arg(long = "idle-at", value_name = "CRON=N", value_parser = parse_rule)]
     rules: Vec<(String, u32)>,
     /// The time zone of those rules.

@@ -6,6 +6,7 @@ use baton_core::pools::{RunnerId, RunnerState};
 use clap::Args;
 
 use super::{NameArgs, show};
+use crate::commands::patience::until_answered;
 use crate::exit::Exit;
 use crate::output::Format;
 
@@ -31,7 +32,8 @@ pub async fn show(client: &Client, args: MachineArgs) -> Result<(), Exit> {
 pub async fn end(client: &Client, args: MachineArgs) -> Result<(), Exit> {
     let MachineArgs { name: NameArgs { pool, namespace }, runner, format } = args;
     let id = find(client, &namespace, &pool, runner).await?;
-    format.print(&client.end_pool_runner(&namespace, &pool, &id).await?, show::ended_runner);
+    let ended = until_answered(async || client.end_pool_runner(&namespace, &pool, &id).await).await?;
+    format.print(&ended, show::ended_runner);
     Ok(())
 }
 

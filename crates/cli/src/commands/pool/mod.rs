@@ -16,6 +16,7 @@ use baton_core::pools::RunnerState;
 use clap::{Args, Subcommand};
 
 use super::flags;
+use super::patience::until_answered;
 use crate::exit::Exit;
 use crate::output::{Format, print_line};
 
@@ -24,15 +25,19 @@ pub enum PoolCommand {
     /// Make a pool.
     #[command(after_help = "Examples:
   baton pool create linux --min-idle 4 --max-size 20
-  baton pool create linux --register-hook ./register.sh --deregister-hook ./remove.sh
+  baton pool create linux --register-hook /opt/ci/register.sh --deregister-hook /opt/ci/remove.sh
   baton pool create office --min-idle 1 --idle-at '0 8 * * MON-FRI=10' --idle-at '0 19 * * *=1' --time-zone Europe/Berlin
   baton pool create large --provider command --option script=fleet --cpu 16 --memory 64G --type 'm6i.*'
 
 The provider `local` starts agents as processes of the server's machine; `command` calls a script of yours. Hooks are run on
-each machine, when it is claimed and when it is released: `baton agent --help`.
+each machine, when it is claimed and when it is released: `baton agent --help`. They work in a directory of the run, which
+is empty; one that begins with ./ or ../ is looked for in agent.hook_directory. With the provider `local` a hook that is
+not there is refused.
 
 Options (--option NAME=VALUE) of every pool:
   agent.register_hook, agent.deregister_hook   the hooks; the flags of the same names set them
+  agent.hook_directory     where hooks like ./register are; unless given, where the agent was started: with the provider
+                           local that is where the server was started
   agent.hook_timeout       how long a hook may take; 2m unless given
   agent.end_with           how a machine ends itself: exit (the agent), shutdown, or a shell command. Never shutdown with
                            the provider local: that is the machine of the server
@@ -99,11 +104,13 @@ With --json: {\"claims\": [...], \"next_cursor\": \"...\"}, the latter when ther
     #[command(after_help = "Examples:
   baton pool scale linux --min-idle 10
   baton pool scale linux --min-idle 0 --max-size 40
-  baton pool scale linux --idle-at '0 8 * * MON-FRI=10' --idle-at '0 19 * * *=1'    in place of the rules before")]
+  baton pool scale linux --min-idle 1 --idle-at '0 8 * * MON-FRI=10' --idle-at '0 19 * * *=1'
+
+Rules that are given take the place of those before.")]
     Scale(scale::ScaleArgs),
     /// Change anything else of a pool: hooks, options, types, times.
     #[command(after_help = "Examples:
-  baton pool set linux --register-hook ./register.sh --option agent.hook_timeout=5m
+  baton pool set linux --register-hook /opt/ci/register.sh --option agent.hook_timeout=5m
   baton pool set linux --unset-option agent.deregister_hook
   baton pool set linux --idle 1h --runtime 2h --max-size 40
   baton pool set large --type 'm7i.*' --type 'm6i.*' --usage spot --spot-fallback
@@ -139,7 +146,11 @@ Exit codes:
   baton pool release linux --run-id ci-17
   baton pool release linux --run-id ci-17 --missing-ok    for the last step of a workflow, which is always run
 
-A pool that is not there is an error all the same (3).")]
+A pool that is not there is an error all the same (3). A server that restarts is waited for, for a minute, as
+`baton pool claim` does: machines that are not released are kept until their --runtime is over. Again does no harm.
+
+Exit codes:
+  0 released, now or before   2 usage   3 no such pool, or the run has claimed nothing   4 refused   5 unreachable")]
     Release(ReleaseArgs),
 }
 
@@ -268,11 +279,13 @@ pub async fn execute(client: &Client, command: PoolCommand) -> Result<(), Exit> 
 
 async fn release(client: &Client, args: ReleaseArgs) -> Result<(), Exit> {
     let ReleaseArgs { name: NameArgs { pool, namespace }, run_id, missing_ok, format } = args;
-    match client.release_pool_claim(&namespace, &pool, &run_id).await {
+    // What is not released is held until its time is over: a server that restarts is waited for, as
+    // a claim does.
+    match until_answered(async || client.release_pool_claim(&namespace, &pool, &run_id).await).await {
         Ok(claim) => format.print(&claim, show::ended),
         Err(ClientError::Refused { status: 404, message, .. }) if missing_ok => {
             // It may be the pool that is missing, which is a mistake of whoever wrote its name.
-            client.pool(&namespace, &pool).await?;
+            until_answered(async || client.pool(&namespace, &pool).await).await?;
             eprintln!("baton: {message}");
         }
         Err(error) => return Err(error.into()),

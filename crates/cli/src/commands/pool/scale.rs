@@ -21,7 +21,7 @@ pub struct ScaleArgs {
 /// How many machines a pool is to have.
 #[derive(Args)]
 pub struct SizeArgs {
-    /// How many machines wait for claims.
+    /// How many machines wait for claims at any time, at least.
     #[arg(long, value_name = "N")]
     min_idle: Option<u32>,
     #[command(flatten)]
@@ -47,13 +47,19 @@ impl SizeArgs {
     }
 }
 
-/// Says in the words of the command line which number is larger than the pool may be.
+/// Says in the words of the command line which number is larger than the pool may be, or smaller
+/// than it can get.
 pub(super) fn check_idle(min_idle: u32, rules: &[MinIdleRule], max_size: u32) -> Result<(), String> {
     let by_rules = rules.iter().map(|rule| rule.min_idle).max().unwrap_or(0);
-    match (min_idle > max_size, by_rules > max_size) {
-        (true, _) => Err(format!("--min-idle asks for {min_idle}, --max-size is {max_size}")),
-        (false, true) => Err(format!("--idle-at asks for {by_rules}, --max-size is {max_size}")),
-        (false, false) => Ok(()),
+    match (min_idle > max_size, by_rules > max_size, rules.iter().find(|rule| rule.min_idle < min_idle)) {
+        (true, _, _) => Err(format!("--min-idle asks for {min_idle}, --max-size is {max_size}")),
+        (false, true, _) => Err(format!("--idle-at asks for {by_rules}, --max-size is {max_size}")),
+        (false, false, Some(rule)) => Err(format!(
+            "--min-idle {min_idle} counts at any time, so --idle-at '{}={}' would change nothing: lower --min-idle, and give \
+             the hours that need more an --idle-at of their own",
+            rule.cron, rule.min_idle
+        )),
+        (false, false, None) => Ok(()),
     }
 }
 
@@ -79,5 +85,6 @@ mod tests {
         assert_eq!(check_idle(2, &[rule(4), rule(6)], 6), Ok(()));
         assert_eq!(check_idle(2, &[rule(4), rule(10)], 6), Err("--idle-at asks for 10, --max-size is 6".into()));
         assert_eq!(check_idle(7, &[rule(10)], 6), Err("--min-idle asks for 7, --max-size is 6".into()));
+        assert!(check_idle(4, &[rule(3)], 6).unwrap_err().contains("--idle-at '@daily=3' would change nothing"));
     }
 }

@@ -10,6 +10,7 @@ use baton_core::State;
 use clap::{Args, Subcommand};
 
 use crate::commands::flags;
+use crate::commands::patience::until_answered;
 use crate::exit::Exit;
 use crate::output::{Format, print_line};
 
@@ -127,10 +128,13 @@ pub async fn execute(client: &Client, command: RunCommand) -> Result<(), Exit> {
         RunCommand::List(args) => list(client, args).await?,
         RunCommand::Get(OneArgs { id, format }) => format.print(&client.run(&id).await?, show::run),
         RunCommand::History(OneArgs { id, format }) => format.print(&client.history(&id).await?, show::history),
-        RunCommand::Cancel(OneArgs { id, format }) => format.print(&client.cancel(&id).await?, |run| {
-            let note = if run.cancelling { " (its worker has been told to stop)" } else { "" };
-            format!("{} {}{note}", run.id, run.state.as_str())
-        }),
+        RunCommand::Cancel(OneArgs { id, format }) => {
+            let cancelled = until_answered(async || client.cancel(&id).await).await?;
+            format.print(&cancelled, |run| {
+                let note = if run.cancelling { " (its worker has been told to stop)" } else { "" };
+                format!("{} {}{note}", run.id, run.state.as_str())
+            });
+        }
         RunCommand::Retry(OneArgs { id, format }) => format.print(&client.retry(&id).await?, |run| run.id.clone()),
         RunCommand::Explain(OneArgs { id, format }) => explain(client, &id, format).await?,
         RunCommand::Watch(args) => match (args.id, args.queue) {

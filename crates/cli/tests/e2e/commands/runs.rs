@@ -28,6 +28,10 @@ async fn runs_are_submitted_followed_and_repeated(store: Store) {
 
     assert_eq!(person.json(&["run", "get", &id]).await["output"], json!({"name": "Ada"}));
     assert!(person.baton(&["run", "get", &id]).await.ok().contains("completed"));
+    let long = format!("\"{}\"", "x".repeat(70_000));
+    std::fs::write(person.site.home.path().join("long.json"), &long).unwrap();
+    let long_id = person.baton(&["run", "submit", "long", "--input", "@long.json"]).await.ok();
+    assert!(person.baton(&["run", "get", &long_id]).await.ok().contains(&long));
     let history = person.json(&["run", "history", &id]).await;
     let words: Vec<_> = history["events"].as_array().unwrap().iter().map(|event| event["event"].clone()).collect();
     assert_eq!(words, ["submitted", "claimed", "started", "lease_ended", "completed"]);

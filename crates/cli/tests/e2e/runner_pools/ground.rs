@@ -82,6 +82,11 @@ impl Ground {
         self.fallen
     }
 
+    /// `kill -9`, and nobody in its place yet.
+    pub fn stop_server(&mut self) {
+        self.process = None;
+    }
+
     /// `kill -9`, and a new server in its place.
     pub async fn kill_server(&mut self) {
         self.start().await;

@@ -17,7 +17,8 @@ use crate::wait::PATIENCE;
 use ground::Ground;
 use race::no_machine_is_claimed_twice;
 use words::{
-    a_claim_whose_machines_are_lost_says_how_many_and_why, a_pool_is_changed_and_what_is_not_named_stays,
+    a_claim_whose_machines_are_lost_says_how_many_and_why, a_hook_is_looked_for_where_it_is_said_to_be,
+    a_pool_is_changed_and_what_is_not_named_stays, a_release_waits_for_a_server_that_restarts,
     a_waiting_claim_is_given_up_with_its_terminal, changes_of_one_option_each_at_the_same_time_are_all_kept,
 };
 
@@ -191,6 +192,8 @@ on_both_stores! {
     no_machine_is_claimed_twice,
     a_claim_whose_machines_are_lost_says_how_many_and_why,
     a_waiting_claim_is_given_up_with_its_terminal,
+    a_release_waits_for_a_server_that_restarts,
+    a_hook_is_looked_for_where_it_is_said_to_be,
     a_pool_is_changed_and_what_is_not_named_stays,
     changes_of_one_option_each_at_the_same_time_are_all_kept,
 }

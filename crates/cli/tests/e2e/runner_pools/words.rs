@@ -71,6 +71,54 @@ pub async fn a_waiting_claim_is_given_up_with_its_terminal(store: Store) {
     ground.delete("linux").await;
 }
 
+pub async fn a_release_waits_for_a_server_that_restarts(store: Store) {
+    let mut ground = Ground::new(store).await;
+    ground.baton(&["pool", "create", "linux", "--min-idle", "1", "--max-size", "1"]).await.ok();
+    ground.settled("linux", 1).await;
+    ground.baton(&["pool", "claim", "linux", "--run-id", "ci-1"]).await.ok();
+    ground.stop_server();
+    let mut waiting = ground.spawn(&["pool", "release", "linux", "--run-id", "ci-1", "--missing-ok"]);
+    waiting.wait_for_line("still trying, for 60 seconds", PATIENCE).await;
+    ground.kill_server().await;
+    assert!(waiting.wait(PATIENCE).await.success(), "{}", waiting.output());
+    waiting.wait_for_line("the claim of ci-1 is released (done)", PATIENCE).await;
+    ground.settled("linux", 1).await;
+    ground.delete("linux").await;
+}
+
+pub async fn a_hook_is_looked_for_where_it_is_said_to_be(store: Store) {
+    let mut ground = Ground::new(store).await;
+    let (home, script) = (ground.home.path().display().to_string(), ground.home.path().join("register it"));
+    let log = ground.home.path().join("log");
+    let hook = r#"./register\ it "$BATON_RUN_ID""#;
+    let plain = "./register \"$BATON_RUN_ID\"";
+    let option = format!("agent.hook_directory={home}");
+    let create = |hook: &'static str| {
+        ["pool", "create", "linux", "--min-idle", "1", "--max-size", "1", "--register-hook", hook, "--option"]
+    };
+    let refused = ground.baton(&[create(plain).as_slice(), &[option.as_str()]].concat()).await;
+    assert!(refused.code == 4 && refused.err.contains(&format!("there is no {home}/./register")), "{refused:?}");
+    std::fs::write(&script, format!("#!/bin/sh\npwd >> {0}\necho registered for $1 >> {0}\n", log.display()))
+        .expect("our own");
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("our own");
+    ground.baton(&[create(hook).as_slice(), &[option.as_str()]].concat()).await.ok();
+    ground.settled("linux", 1).await;
+    ground.baton(&["pool", "claim", "linux", "--run-id", "ci-1"]).await.ok();
+    let said = std::fs::read_to_string(&log).expect("the hook ran");
+    let (directory, words) = said.trim_end().split_once('\n').expect("two lines");
+    assert!(words == "registered for ci-1" && directory != home, "it works in the directory of the run: {said}");
+    ground.release("linux", "ci-1").await;
+    // One that went away is told of in words that help.
+    ground.settled("linux", 1).await;
+    std::fs::remove_file(&script).expect("it is there");
+    let failed = ground.baton(&["pool", "claim", "linux", "--run-id", "ci-2", "--wait", "3s"]).await;
+    let said = format!(
+        "register_failed: exit status: 127 (not found; hooks work in an empty directory, and ./ before one is {home})"
+    );
+    assert!(failed.code == 1 && failed.err.contains(&said), "{failed:?}");
+    ground.delete("linux").await;
+}
+
 pub async fn a_pool_is_changed_and_what_is_not_named_stays(store: Store) {
     let mut ground = Ground::new(store).await;
     let create = ["pool", "create", "linux", "--max-size", "6", "--register-hook", "true"];
@@ -94,6 +142,8 @@ pub async fn a_pool_is_changed_and_what_is_not_named_stays(store: Store) {
         (&["set", "none", "--idle", "1m"], 3, "none"),
         (&["create", "spot", "--spot-fallback"], 2, "add --usage spot"),
         (&["create", "idle", "--idle-at", "@daily=4", "--max-size", "3"], 2, "--idle-at asks for 4, --max-size is 3"),
+        (&["create", "few", "--min-idle", "4", "--idle-at", "0 19 * * *=1"], 2, "--idle-at '0 19 * * *=1'"),
+        (&["create", "none", "--register-hook", "./no-such-hook"], 4, "./no-such-hook"),
         (&["scale", "linux", "--idle-at", "@daily=10"], 4, "--idle-at asks for 10, --max-size is 6"),
         (&["claim", "linux", "--run-id", "x", "--count", "0"], 2, "--count"),
         (&["claim", "linux", "--run-id", "x", "--runtime", "3h"], 4, "--runtime must be at most 2h"),

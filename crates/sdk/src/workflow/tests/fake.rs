@@ -7,6 +7,7 @@ use std::time::Duration;
 use baton_proto::v1::{self, MessageKind, RunState, StepKind, StepState, report, report_answer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::workflow::driver::{Driver, Finished};
@@ -111,7 +112,7 @@ impl Fake {
             ..Default::default()
         };
         drop(memory);
-        Driver::new(run, &self.handler, mailbox, Arc::new(self.clone()))
+        Driver::new(run, &self.handler, mailbox, Arc::new(self.clone()), Arc::new(Semaphore::new(2)))
     }
 
     /// Plays the run to its end, through sleeps and wake-ups. Fails when it sleeps for good.

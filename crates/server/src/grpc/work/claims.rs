@@ -63,15 +63,18 @@ pub(super) async fn claim(
         lanes: source.lanes,
         room: room.min(CLAIM_RUNS_MAX as u32).min(known.max_concurrent.max(1)),
         // Nobody asks for it again: a number only has to be this claim's own, to find out what came of one that failed.
-        claim_no: (app.entropy.bits() >> 2) as i64 + 1,
+        // Below 0 it is none of the worker's.
+        claim_no: -((app.entropy.bits() >> 2) as i64 + 1),
         start: false,
         lease_ms: None,
+        asked_ms_ago: None,
     };
     let (queue, until) = (source.queue, Instant::now() + PARKED);
-    let mut claimed = match slot.room >= TURNS_MIN {
+    let handed = match slot.room >= TURNS_MIN {
         true => app.dispatcher.poll_in_turn(queue, slot, until).await?,
         false => app.dispatcher.poll(queue, slot, until).await?,
     };
+    let mut claimed = handed.runs;
     let runs: Vec<_> = claimed.iter().map(|run| LeaseRef { run: run.run, epoch: run.epoch }).collect();
     let mut undelivered = Undelivered { app: app.clone(), mailbox: mailbox.clone(), runs };
     // Before their inboxes are read: a message between the two would reach nobody.

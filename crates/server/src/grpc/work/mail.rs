@@ -70,6 +70,6 @@ pub(super) async fn beat(
     known: &KnownWorker,
     said: v1::WorkerHeartbeatRequest,
 ) -> Result<v1::WorkerHeartbeatResponse, Error> {
-    app.keys.check(Some(&who.credential), who.peer.map(|peer| peer.0.ip())).await?;
+    app.keys.check(Some(&who.credential), who.peer.map(|peer| peer.0)).await?;
     Ok(heard(service::renew::one(app, &who.caller, known.id, heartbeat(said)).await?))
 }

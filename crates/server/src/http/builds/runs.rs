@@ -28,7 +28,8 @@ use crate::{App, Error, crash};
 /// Submit a build: its source, and what its submitter wishes, as fields of one body.
 #[utoipa::path(post, path = "/api/builds", tag = "builds", security(("api_key" = ["submit"])),
     params(("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated submit harmless")), request_body(content = BuildForm, content_type = "multipart/form-data"),
-    responses((status = 201, body = SubmittedBuild), (status = 400, body = Problem), (status = 413, body = Problem), (status = 422, body = Problem), (status = 503, body = Problem), (status = 507, body = Problem)))]
+    responses((status = 201, body = SubmittedBuild), (status = 400, body = Problem), (status = 404, body = Problem, description = "There is no such upload"), (status = 409, body = Problem, description = "The upload is not whole yet"),
+        (status = 413, body = Problem), (status = 422, body = Problem), (status = 503, body = Problem), (status = 507, body = Problem)))]
 pub(super) async fn submit(State(app): State<App>, Auth(caller): Auth, request: Request) -> Response {
     match take(&app, &caller, request).await {
         Ok(submitted) => answer(StatusCode::CREATED, &submitted),

@@ -24,7 +24,7 @@ impl FromRequestParts<App> for Agent {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Agent, Error> {
-        let from = parts.extensions.get::<Peer>().map(|peer| peer.0.ip());
+        let from = parts.extensions.get::<Peer>().map(|peer| peer.0);
         agents::runner_of(app, credential(&parts.headers), from).await.map(Agent)
     }
 }
@@ -36,7 +36,7 @@ impl FromRequestParts<App> for Joining {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Joining, Error> {
-        let from = parts.extensions.get::<Peer>().map(|peer| peer.0.ip());
+        let from = parts.extensions.get::<Peer>().map(|peer| peer.0);
         agents::order_of(app, credential(&parts.headers), from).await.map(Joining)
     }
 }

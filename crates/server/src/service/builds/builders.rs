@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use baton_core::{Epoch, Millis, WorkerId, token};
+use baton_core::{Millis, WorkerId, token};
 use baton_proto::{
     BuildJob, BuilderStats, Capabilities, Claim, ClaimedRun, Polled, PolledQueue, RegisterBuilder, RegisteredBuilder,
     Time, UnregisteredBuilder,
@@ -245,7 +245,7 @@ async fn job(app: &App, builder: &Builder, claimed: ClaimedRun, again: bool) -> 
         certs_url: has_certs.then(|| path("certs")),
         submitted_at: Time(found.record.submitted_at),
         base_image_id: found.build.submitted.base_image.or_else(|| app.current().build_base_image.clone()),
-        otp: token::otp(&app.secret, run, Epoch(claimed.epoch)),
+        otp: token::otp(&app.secret, run, super::super::open_lease(app, run, &claimed.lease)?.epoch),
     })
 }
 

@@ -365,7 +365,7 @@ pub(crate) async fn published(app: &App, found: &Found, kind: ArtifactKind) -> R
 
 pub(crate) fn of_kind(files: Vec<Artifact>, found: &Found, kind: ArtifactKind) -> Option<Artifact> {
     let epoch = match kind {
-        ArtifactKind::Source | ArtifactKind::Certs => Epoch(0),
+        ArtifactKind::Source | ArtifactKind::Certs => Epoch::new(0),
         ArtifactKind::Result if found.record.state == baton_core::State::Completed => found.record.epoch,
         ArtifactKind::Result | ArtifactKind::Draft => return None,
     };

@@ -141,6 +141,7 @@ pub async fn claim(app: &App, caller: &Caller) -> Result<Option<GitJob>, Error> 
             claim_no: 0,
             start: true,
             lease_ms: Some(app.current().build_git_lease_ms as Millis),
+            asked_ms_ago: None,
         };
         app.dispatcher.poll(lane.queue, slot, Instant::now()).await
     };
@@ -156,7 +157,7 @@ pub async fn claim(app: &App, caller: &Caller) -> Result<Option<GitJob>, Error> 
         Err(Error::WorkerOffline | Error::NotFound { .. }) => claim(register(app, caller).await?).await,
         other => other,
     };
-    let Some(claimed) = claimed?.into_iter().next() else { return Ok(None) };
+    let Some(claimed) = claimed?.runs.into_iter().next() else { return Ok(None) };
     app.polls.brought_work(&poller);
     crash::point("git.claimed");
     let job = job(&claimed)?;

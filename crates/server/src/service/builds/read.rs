@@ -150,7 +150,7 @@ pub(super) async fn view(app: &App, record: &RunRecord, build: &Build) -> Result
         completed_at: record.ended_at.map(Time),
         worker_id,
         error_message: error_message(record),
-        attempts: record.epoch.0,
+        attempts: record.epoch.number(),
         queue_position: None,
         original_build_id: record.retry_of.map(|run| run.to_string()),
         files: vec![],

@@ -141,7 +141,7 @@ async fn ending_lease(app: &App, proof: &Proof<'_>, id: &str) -> Result<(Found, 
         Reach::Lease(found, lease) => return Ok((found, lease)),
         Reach::Untouched(builder, found) => (builder, found),
     };
-    let taken = app.store.take_build(found.record.id, builder.worker).await?;
+    let taken = app.store.take_build(found.record.id, builder.worker, app.entropy.bits() as u32).await?;
     // Somebody may have been handed it meanwhile.
     let found = super::find(app, id).await?;
     match taken {
@@ -167,7 +167,7 @@ async fn held_or_untouched(app: &App, proof: &Proof<'_>, id: &str) -> Result<Rea
         }
     };
     let found = super::find(app, id).await?;
-    let is_untouched = found.record.state == State::Pending && found.record.epoch == Epoch(0);
+    let is_untouched = found.record.state == State::Pending && found.record.epoch == Epoch::new(0);
     if is_untouched && could_build(app, proof, &builder, &found).await? {
         return Ok(Reach::Untouched(builder, found));
     }

@@ -154,7 +154,7 @@ pub async fn signal(app: &App, runner: RunnerId, said: SignalRunner) -> Result<S
         super::claims::check_run_id(run_id)?;
     }
     let signal = RunnerSignal {
-        runner: RunnerRef { runner, epoch: Epoch(said.epoch) },
+        runner: RunnerRef { runner, epoch: Epoch::new(said.epoch) },
         signal: said.signal,
         run_id: said.run_id.clone(),
         detail: message(&said.detail),
@@ -227,7 +227,7 @@ fn standing(runner: &PoolRunner) -> RunnerNews {
 
 /// How a runner stands that nobody knows any more.
 fn gone() -> RunnerNews {
-    RunnerNews { state: RunnerState::Gone, epoch: Epoch(0), run_id: None, deadline: None }
+    RunnerNews { state: RunnerState::Gone, epoch: Epoch::new(0), run_id: None, deadline: None }
 }
 
 /// What an agent is to do whose runner stands so.
@@ -243,9 +243,9 @@ fn order_for(news: &RunnerNews, now: Millis) -> RunnerOrder {
     };
     let has_deadline = u8::from(news.deadline.is_some());
     RunnerOrder {
-        serial: format!("{}.{}.{has_deadline}", news.state.as_str(), news.epoch.0),
+        serial: format!("{}.{}.{has_deadline}", news.state.as_str(), news.epoch.number()),
         action,
-        epoch: news.epoch.0,
+        epoch: news.epoch.number(),
         run_id: news.run_id.clone(),
         deadline: news.deadline.map(Time),
         remaining_ms: news.deadline.map(|deadline| u64::try_from(deadline.saturating_sub(now)).unwrap_or(0)),
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     fn order(state: RunnerState, deadline: Option<Millis>) -> RunnerOrder {
-        order_for(&RunnerNews { state, epoch: Epoch(3), run_id: Some("r".into()), deadline }, 1_000)
+        order_for(&RunnerNews { state, epoch: Epoch::new(3), run_id: Some("r".into()), deadline }, 1_000)
     }
 
     #[test]

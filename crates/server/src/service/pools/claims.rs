@@ -15,7 +15,7 @@ use baton_store::{
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-use super::{find, machines, no_pool, trouble};
+use super::{find, machines, no_pool};
 use crate::auth::Caller;
 use crate::{App, Error, crash};
 
@@ -253,6 +253,11 @@ async fn view(app: &App, pool: &Pool, mut claim: PoolClaim) -> Result<ClaimView,
     if claim.reason == Some(ClaimReason::WaitOver) && claim.detail.is_empty() {
         claim.detail = format!("it was not filled in time; {}", standing(app, pool, &claim.wanted).await?);
     }
+    if claim.state == ClaimState::Waiting
+        && let Some(why) = app.pools.github.refuses(pool.number)
+    {
+        claim.detail = format!("{why}; no machine is registered before GitHub answers again");
+    }
     let number = claim.number;
     let runners = runners_of(app, number).await?.into_iter().filter_map(shown).collect();
     let (failures, discarded) = discarded(app, number).await?;
@@ -287,10 +292,14 @@ pub(crate) async fn standing(app: &App, pool: &Pool, wanted: &Wanted) -> Result<
     let filter = RunnerFilter { pool: Some(pool.number), state: Some(RunnerState::Idle), ..RunnerFilter::default() };
     let idle = app.store.runners(filter, Page { after: None, limit: PAGE }).await?;
     let misfits = idle.iter().filter(|runner| !wanted.fits(&runner.machine)).count();
-    Ok(standing_of(&stats.runners, misfits, pool.spec.max_size, trouble(app, pool).as_deref()))
+    let said = match app.pools.github.refuses(pool.number) {
+        Some(why) => Some(why),
+        None => pool.error.as_ref().map(|error| format!("the provider says: {error}")),
+    };
+    Ok(standing_of(&stats.runners, misfits, pool.spec.max_size, said.as_deref()))
 }
 
-fn standing_of(runners: &BTreeMap<RunnerState, u64>, misfits: usize, max_size: u32, error: Option<&str>) -> String {
+fn standing_of(runners: &BTreeMap<RunnerState, u64>, misfits: usize, max_size: u32, said: Option<&str>) -> String {
     let word = |state: RunnerState| match state {
         RunnerState::Creating => Some("being created"),
         RunnerState::Idle => Some("idle"),
@@ -310,7 +319,7 @@ fn standing_of(runners: &BTreeMap<RunnerState, u64>, misfits: usize, max_size: u
         0 => String::new(),
         count => format!("; {count} of the idle ones are not what the claim asks for"),
     };
-    let said = error.map(|error| format!("; the provider says: {error}")).unwrap_or_default();
+    let said = said.map(|said| format!("; {said}")).unwrap_or_default();
     format!("the pool has {all} of {max_size} machines{parts}{misfits}{said}")
 }
 
@@ -355,7 +364,7 @@ mod tests {
         let mut runners =
             BTreeMap::from([(RunnerState::Running, 2), (RunnerState::Creating, 1), (RunnerState::Gone, 90)]);
         let said = "the pool has 3 of 6 machines: 1 being created, 2 in use; the provider says: no quota";
-        assert_eq!(standing_of(&runners, 0, 6, Some("no quota")), said);
+        assert_eq!(standing_of(&runners, 0, 6, Some("the provider says: no quota")), said);
         runners.insert(RunnerState::Idle, 0);
         assert!(!standing_of(&runners, 0, 6, None).contains("idle"));
         runners.insert(RunnerState::Idle, 2);

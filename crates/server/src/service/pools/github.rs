@@ -5,13 +5,15 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use baton_core::pools::{RunnerId, RunnerState};
+use baton_core::pools::{Cause, RunnerId, RunnerState};
 use baton_core::{Epoch, Millis};
 use baton_proto::{RegisterRunner, RunnerRegistration};
-use baton_store::{Pool, PoolRunner};
+use baton_store::{Pool, PoolRunner, RunnerAnswer, RunnerEnd};
 
 use super::machines::all_runners;
-use crate::github::{Errand, GithubScope, Minted, Removed, TRY_MAX};
+use super::told;
+use crate::github::{Errand, GithubScope, Minted, NotMinted, Removed, TRY_MAX};
+use crate::service::message;
 use crate::{App, Error, crash};
 
 /// The name of a runner at GitHub. It is the same for as long as the runner lives, and no other installation or pool has one that begins so.
@@ -44,14 +46,24 @@ pub async fn register(app: &App, runner: RunnerId, wanted: &RegisterRunner) -> R
     let Some(scope) = scope_of(&pool) else {
         return Err(Error::Conflict(format!("the pool {} does not register its runners at GitHub", pool.name)));
     };
+    if let Some(why) = app.pools.github.refuses(pool.number).filter(|_| seen.rules.state == RunnerState::Claimed) {
+        // It was taken before GitHub refused another one, which would be told the same.
+        put_back(app, &pool, &seen, &why).await?;
+        return Err(Error::Github(why));
+    }
     let name = name_of(app, &pool, runner);
     let errand = errand(app, &scope, left(app, &seen).await?);
     let minted = match errand.mint(&name, &wanted.run_id).await {
         Ok(minted) => minted,
-        Err(why) => {
+        Err(NotMinted::Github { why, after }) => {
             tracing::warn!(pool = pool.name, %runner, why, "a runner cannot be registered at GitHub");
             // That is none of the machine's doing, and the next one would fare the same: none is taken until GitHub answers again.
-            app.pools.github.hold(pool.number, &why, app.store.clock().local());
+            app.pools.github.hold(pool.number, &why, after, app.store.clock().local());
+            put_back(app, &pool, &seen, &why).await?;
+            return Err(Error::Github(why));
+        }
+        Err(NotMinted::Name(why)) => {
+            discard(app, &pool, &seen, &why).await?;
             return Err(Error::Github(why));
         }
     };
@@ -69,6 +81,33 @@ pub async fn register(app: &App, runner: RunnerId, wanted: &RegisterRunner) -> R
     })
 }
 
+/// Gives a claimed machine back that GitHub would have no runner for: it is well, and waits in its
+/// pool until GitHub answers again. The claim goes on.
+async fn put_back(app: &App, pool: &Pool, seen: &PoolRunner, why: &str) -> Result<(), Error> {
+    let Some(claim) = seen.rules.owner.filter(|_| seen.rules.state == RunnerState::Claimed) else { return Ok(()) };
+    let release_ms = app.current().pool_release();
+    let given = app.store.give_back_runners(claim, vec![seen.reference()], &message(why), release_ms).await?;
+    if given.iter().any(|answer| matches!(answer, RunnerAnswer::Moved(..))) {
+        tracing::info!(pool = pool.name, runner = %seen.id, why, "a machine goes back to its pool until GitHub answers");
+        app.pools.tell([seen.id]);
+        app.pools.moved(claim);
+    }
+    Ok(())
+}
+
+/// Ends a claimed machine whose name GitHub does not let go of. Another machine has another name.
+async fn discard(app: &App, pool: &Pool, seen: &PoolRunner, why: &str) -> Result<(), Error> {
+    let end = RunnerEnd { runner: seen.reference(), cause: Cause::RegisterFailed, detail: message(why) };
+    let ended = app.store.end_runners(vec![end]).await?;
+    if ended.iter().any(|answer| matches!(answer, RunnerAnswer::Moved(..))) {
+        told::discarded(pool, seen.id, Cause::RegisterFailed, why);
+        app.pools.tell([seen.id]);
+        app.pools.claims.ring();
+        app.pools.keeper.ring();
+    }
+    Ok(())
+}
+
 /// Asks GitHub again whether it would have runners of a pool that it has refused.
 pub(crate) async fn ask_again(app: &App, pool: &Pool) -> Result<(), Error> {
     let asked = match scope_of(pool) {
@@ -81,9 +120,9 @@ pub(crate) async fn ask_again(app: &App, pool: &Pool) -> Result<(), Error> {
             app.pools.github.let_go(pool.number);
             app.pools.claims.ring();
         }
-        Err(why) => {
-            tracing::warn!(pool = pool.name, why, "GitHub still refuses the runners of a pool");
-            app.pools.github.hold(pool.number, &why, app.store.clock().local());
+        Err(failure) => {
+            tracing::warn!(pool = pool.name, why = %failure, "GitHub still refuses the runners of a pool");
+            app.pools.github.hold(pool.number, &failure.to_string(), failure.after(), app.store.clock().local());
         }
     }
     Ok(())
@@ -104,7 +143,7 @@ pub async fn deregister(app: &App, runner: RunnerId) -> Result<(), Error> {
 async fn held(app: &App, runner: RunnerId, wanted: &RegisterRunner) -> Result<PoolRunner, Error> {
     let is_held = |seen: &PoolRunner| {
         matches!(seen.rules.state, RunnerState::Claimed | RunnerState::Running)
-            && seen.rules.epoch == Epoch(wanted.epoch)
+            && seen.rules.epoch == Epoch::new(wanted.epoch)
             && seen.run_id.as_ref() == Some(&wanted.run_id)
     };
     let not_held = || Error::Conflict(format!("the runner is not claimed for the run {}", wanted.run_id));
@@ -117,11 +156,12 @@ async fn pool_of(app: &App, runner: &PoolRunner) -> Result<Pool, Error> {
     found.ok_or(Error::NotFound { what: "pool", id: name })
 }
 
-/// How much time GitHub may take: nobody waits for a runner whose deadline has passed.
+/// How much time GitHub may take: most of what a machine has to register. One whose deadline passes
+/// while GitHub is asked would be discarded.
 async fn left(app: &App, runner: &PoolRunner) -> Result<Duration, Error> {
     let Some(deadline) = runner.rules.deadline else { return Ok(TRY_MAX) };
     let left: Millis = deadline.saturating_sub(app.time.now().await?);
-    Ok(Duration::from_millis(left.max(0).unsigned_abs()))
+    Ok(Duration::from_millis(left.max(0).unsigned_abs()) * 3 / 4)
 }
 
 async fn remove(app: &App, pool: &Pool, scope: &GithubScope, runner: RunnerId) {
@@ -131,7 +171,7 @@ async fn remove(app: &App, pool: &Pool, scope: &GithubScope, runner: RunnerId) {
             tracing::warn!(pool = pool.name, %runner, "GitHub takes the runner to be at work; it is removed later")
         }
         Err(why) => {
-            tracing::warn!(pool = pool.name, %runner, why, "a runner could not be removed at GitHub; it is tried again")
+            tracing::warn!(pool = pool.name, %runner, %why, "a runner could not be removed at GitHub; it is tried again")
         }
     }
 }
@@ -150,7 +190,7 @@ pub(crate) async fn sweep(app: &App, pool: &Pool) -> Result<(), Error> {
     let listed = match errand(app, &scope, TRY_MAX).find(None).await {
         Ok(listed) => listed,
         Err(why) => {
-            tracing::warn!(pool = pool.name, why, "GitHub does not say which runners it has");
+            tracing::warn!(pool = pool.name, %why, "GitHub does not say which runners it has");
             return Ok(());
         }
     };
@@ -164,7 +204,7 @@ pub(crate) async fn sweep(app: &App, pool: &Pool) -> Result<(), Error> {
     for left in listed.iter().filter(|listed| listed.name.starts_with(&prefix) && !used.contains(&listed.name)) {
         match errand(app, &scope, TRY_MAX).remove_one(left).await {
             Ok(removed) => tracing::info!(pool = pool.name, name = left.name, ?removed, "a runner was left at GitHub"),
-            Err(why) => tracing::warn!(pool = pool.name, name = left.name, why, "a runner is left at GitHub"),
+            Err(why) => tracing::warn!(pool = pool.name, name = left.name, %why, "a runner is left at GitHub"),
         }
     }
     Ok(())

@@ -64,8 +64,14 @@ pub(crate) async fn create(app: &App, pool: &Pool, order: &Order) -> Result<(), 
     if github::registers(pool) {
         environment.insert("BATON_AGENT_HOOK".to_owned(), "github".to_owned());
     }
-    let wanted =
-        Create { pool: info, token: order.id.to_string(), count: order.count, usage: order.usage, environment };
+    let wanted = Create {
+        pool: info,
+        token: order.id.to_string(),
+        count: order.count,
+        usage: order.usage,
+        types: order.types.clone(),
+        environment,
+    };
     let (mut had, begun) = (0, Instant::now());
     let mut pause = Duration::from_millis(app.current().pool_backoff().first_ms);
     loop {

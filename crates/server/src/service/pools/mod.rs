@@ -6,6 +6,7 @@ pub mod agents;
 pub mod claims;
 pub mod github;
 pub mod machines;
+mod reach;
 pub mod read;
 pub mod runners;
 mod spec;
@@ -30,11 +31,16 @@ pub async fn create(app: &App, caller: &Caller, wanted: CreatePool) -> Result<(P
     let (namespace, name) = (wanted.namespace.clone(), wanted.name.clone());
     let spec = spec::of(wanted);
     spec::check(app, caller, &spec)?;
+    let note = reach::check(app, &spec).await?;
     // Made on first use, and refused while it is disabled.
     app.namespaces.limits(&namespace).await?;
     let new = NewPool { namespace: namespace.clone(), name: name.clone(), spec: spec.clone() };
     match app.store.add_pool(new).await? {
-        PoolAnswer::Made(pool) => {
+        PoolAnswer::Made(mut pool) => {
+            if let Some(note) = note {
+                app.store.note_pool_error(pool.number, &message(&note)).await?;
+                pool.error = Some(note);
+            }
             let detail = format!("provider {}, min_idle {}, max_size {}", spec.provider, spec.min_idle, spec.max_size);
             audit::act(app, caller, "pool.create", &name, &detail, Some(&namespace)).await?;
             app.pools.keeper.ring();

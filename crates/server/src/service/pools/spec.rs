@@ -102,8 +102,7 @@ pub(super) fn check(app: &App, caller: &Caller, spec: &PoolSpec) -> Result<(), E
         app.settings.has_github_access().map_err(Error::Invalid)?;
     }
     spec.check().and_then(|()| providers::check_options(&spec.options)).map_err(Error::Invalid)?;
-    // Providers have nothing to do with where machines are registered.
     let mut own = spec.clone();
-    own.options.retain(|name, _| !GithubScope::is_option(name));
+    GithubScope::strip(&mut own.options);
     provider.check(&own).map_err(Error::Invalid)
 }

@@ -133,7 +133,7 @@ fn too_large_failure(app: &App) -> Failure {
 
 /// True when somebody has held the run before.
 pub(crate) fn may_remember(run: &Claimed) -> bool {
-    run.epoch.0 > 1
+    run.epoch.number() > 1
 }
 
 /// Puts together what is handed to a worker.

@@ -102,5 +102,5 @@ pub(crate) fn open(app: &App, run: RunId, lease: &str) -> Result<LeaseRef, Error
 
 /// True when a run in this state was never begun by anybody.
 pub(crate) fn never_begun(state: State, epoch: baton_core::Epoch) -> bool {
-    state == State::Pending && epoch.0 == 0
+    state == State::Pending && epoch.number() == 0
 }

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::super::{payloads, visible};
 use super::messages::check_live;
 use super::open;
+use crate::answers::Answer;
 use crate::auth::Caller;
 use crate::coalesce::Coalescer;
 use crate::{App, Error};
@@ -81,6 +82,7 @@ pub async fn wait(app: &App, caller: &Caller, run: RunId, wait_ms: u64) -> Resul
         let ended = watch.notified();
         tokio::pin!(ended);
         ended.as_mut().enable();
+        app.answers.may_read().await?;
         let (record, relations) = look(app, caller, run).await?;
         let over = Instant::now() >= deadline || app.stopping.is_cancelled();
         if record.state.is_ended() || over {
@@ -91,6 +93,8 @@ pub async fn wait(app: &App, caller: &Caller, run: RunId, wait_ms: u64) -> Resul
             continue;
         }
         let again = if app.store.is_shared() { deadline.min(Instant::now() + LOOK_AGAIN) } else { deadline };
+        drop((record, relations));
+        Answer::pause();
         tokio::select! {
             _ = tokio::time::timeout_at(again, ended) => {}
             () = app.stopping.cancelled() => {}

@@ -1,6 +1,6 @@
 //! Claims: filled with what is verified, or given back with a reason.
 
-use baton_core::pools::Wanted;
+use baton_core::pools::{Usage, Wanted};
 use baton_store::NewPoolClaim;
 use serde_json::{Value, json};
 
@@ -244,7 +244,59 @@ async fn a_claim_that_keeps_its_runners_too_long_loses_them(on: On) {
     assert_eq!(rig.claimed("run").await["reason"], "runtime_over");
 }
 
+async fn what_a_claim_asks_for_is_what_is_ordered(on: On) {
+    let rig = Rig::start(on).await;
+    rig.pool(
+        json!({"min_idle": 1, "max_size": 3, "usage": "spot", "spot_fallback": true, "types": ["fake.small", "fake.l*"]}),
+    )
+    .await;
+    rig.idle(1).await;
+    assert_eq!(rig.claim(json!({"run_id": "lasting", "usage": "on_demand"})).await.status, 201);
+    assert_eq!(rig.claim(json!({"run_id": "large", "types": ["fake.large"]})).await.status, 201);
+    eventually("both are made", async || rig.fake.machines().len() == 3).await;
+    let asked = rig.fake.asked();
+    let asked: Vec<_> = asked.iter().map(|one| (one.count, one.usage, one.types.join(" "))).collect();
+    assert_eq!(asked[0], (1, Usage::Spot, String::new()), "for min_idle");
+    assert!(asked[1..].contains(&(1, Usage::OnDemand, String::new())), "{asked:?}");
+    assert!(asked[1..].contains(&(1, Usage::Spot, "fake.large".into())), "{asked:?}");
+
+    let mut agents = rig.joined().await;
+    for agent in agents.iter_mut().filter(|agent| agent.order["action"] == "start") {
+        agent.says(&rig, "UD_OK", None).await;
+    }
+    for (run_id, usage, kind) in [("lasting", "on_demand", "fake.small"), ("large", "spot", "fake.large")] {
+        let place = rig.registering(&mut agents, run_id).await;
+        agents[place].says(&rig, "UD_REG_OK", Some(run_id)).await;
+        let filled = rig.settled(run_id).await;
+        let runner = &filled["runners"][0];
+        assert_eq!(
+            (&filled["state"], &runner["usage"], &runner["type"]),
+            (&json!("ready"), &json!(usage), &json!(kind))
+        );
+    }
+    assert_eq!(asked.len(), rig.fake.asked().len(), "nothing is made in vain");
+    assert_eq!((rig.count("idle").await, rig.fake.terminated()), (1, vec![]), "and what was warm stays so");
+}
+
+async fn a_claim_ends_no_warm_machine_that_it_cannot_use(on: On) {
+    let rig = Rig::start(on).await;
+    rig.pool(json!({"min_idle": 2, "max_size": 2, "usage": "spot", "spot_fallback": true})).await;
+    rig.idle(2).await;
+    let picky = json!({"run_id": "picky", "usage": "on_demand", "wait_ms": 5_000});
+    assert_eq!(rig.claim(picky).await.status, 201);
+    // Whoever is content with what is there gets it, after the keeper has looked what the other one
+    // lacks.
+    rig.server.clock.advance(5_001);
+    let failed = rig.settled("picky").await;
+    assert_eq!((&failed["state"], &failed["reason"]), (&json!("failed"), &json!("wait_over")));
+    let detail = failed["detail"].as_str().unwrap();
+    assert!(detail.ends_with("2 of the idle ones are not what the claim asks for"), "{detail}");
+    assert_eq!((rig.count("idle").await, rig.fake.terminated()), (2, vec![]));
+}
+
 on_both!(
+    what_a_claim_asks_for_is_what_is_ordered,
+    a_claim_ends_no_warm_machine_that_it_cannot_use,
     warm_runners_are_claimed_handed_over_and_given_back,
     the_shortfall_is_created,
     a_runner_that_cannot_register_is_discarded_and_another_one_taken,

@@ -56,6 +56,12 @@ async fn what_makes_no_sense_is_refused(on: On) {
         json!({"options": {"agent.registerhook": "true"}}),
         json!({"options": {"agent.hook_timeout": "90"}}),
         json!({"min_idle_rules": [{"cron": "now and then", "min_idle": 1}]}),
+        json!({"min_idle": 4, "min_idle_rules": [{"cron": "0 19 * * *", "min_idle": 1}]}),
+        json!({"options": {"agent.register_hook": "hooks/register.sh"}}),
+        json!({"options": {"agent.hook_directory": "hooks"}}),
+        json!({"provider": "local", "options": {"agent.register_hook": "./register \"$BATON_RUN_ID\""}}),
+        json!({"provider": "local", "options": {"agent.deregister_hook": "/no/such/hook"}}),
+        json!({"provider": "local", "options": {"agent.register_hook": "no-such-program-anywhere"}}),
         json!({"usage": "borrowed"}),
         json!({"colour": "blue"}),
     ] {
@@ -65,6 +71,43 @@ async fn what_makes_no_sense_is_refused(on: On) {
         let body = if method == "POST" { r#"{"run_id": "1"}"# } else { "" };
         let answer = rig.server.call(method, &format!("/api/v1/pools/none{path}"), body).await;
         assert_eq!(answer.refusal(), "404 not_found", "{method} {path}");
+    }
+}
+
+async fn min_idle_is_the_least_at_any_time(on: On) {
+    let rig = Rig::start(on).await;
+    // Whenever a rule fired last, there are never fewer than min_idle.
+    let rules = json!([{"cron": "0 8 * * *", "min_idle": 5}, {"cron": "0 19 * * *", "min_idle": 2}]);
+    let made = rig.pool(json!({"min_idle": 2, "min_idle_rules": rules, "max_size": 9})).await;
+    let now = made["min_idle_now"].as_u64().unwrap();
+    assert!(now == 5 || now == 2, "{made}");
+    let raise = |min_idle: u32| rig.server.call("PATCH", "/api/v1/pools/ci", json!({"min_idle": min_idle}).to_string());
+    let refused = raise(4).await;
+    assert_eq!(refused.refusal(), "422 invalid");
+    let said = refused.json().to_string();
+    assert!(said.contains("0 19 * * *") && said.contains("asks for 2") && said.contains("lower min_idle"), "{said}");
+    let rules = json!({"min_idle": 4, "min_idle_rules": [{"cron": "0 8 * * *", "min_idle": 6}, {"cron": "0 19 * * *", "min_idle": 4}]});
+    assert_eq!(rig.server.call("PATCH", "/api/v1/pools/ci", rules.to_string()).await.status, 200);
+    let machines = async || rig.fake.machines().len() >= 4;
+    eventually("as many as are wanted at any time", machines).await;
+}
+
+async fn an_address_that_nobody_answers_is_refused_or_told(on: On) {
+    let rig = Rig::with(on, |settings| settings.pool_url = Some("http://127.0.0.1:1".into())).await;
+    let create = async |name: &str, provider: &str| {
+        let wanted = json!({"name": name, "provider": provider}).to_string();
+        rig.server.call("POST", "/api/v1/pools", wanted).await
+    };
+    let refused = create("here", "local").await;
+    assert_eq!(refused.refusal(), "422 invalid");
+    let said = refused.json().to_string();
+    assert!(said.contains("http://127.0.0.1:1 (pool_url)") && said.contains("nobody answers"), "{said}");
+    // Machines elsewhere may reach what this one does not.
+    let made = create("ci", "fake").await;
+    assert_eq!(made.status, 201, "{made:?}");
+    for shown in [made.json(), rig.show().await] {
+        let note = shown["error"].as_str().unwrap().to_owned();
+        assert!(note.contains("http://127.0.0.1:1 (pool_url); from here, nobody answers"), "{note}");
     }
 }
 
@@ -167,6 +210,8 @@ async fn numbers_of_a_deleted_pool_are_not_shown_any_longer(on: On) {
 }
 
 on_both!(
+    min_idle_is_the_least_at_any_time,
+    an_address_that_nobody_answers_is_refused_or_told,
     a_pool_is_made_shown_changed_and_listed,
     what_makes_no_sense_is_refused,
     who_may_do_what_is_a_matter_of_scope_and_namespace,

@@ -33,7 +33,7 @@ pub enum Mood {
 #[derive(Debug, Default)]
 struct State {
     /// Machines by name, with the token of their order.
-    machines: BTreeMap<String, (String, Usage)>,
+    machines: BTreeMap<String, (String, Machine)>,
     asked: Vec<Create>,
     terminated: Vec<String>,
     /// How the next calls go; as they should when there is nothing.
@@ -87,7 +87,7 @@ impl Fake {
 
     /// A machine that nobody asked for appears.
     pub fn appear(&self, id: &str, token: &str) {
-        self.with(|state| state.machines.insert(id.into(), (token.into(), Usage::OnDemand)));
+        self.with(|state| state.machines.insert(id.into(), (token.into(), small(Usage::OnDemand))));
     }
 
     /// Lists leave everything out from now on, or do so no longer.
@@ -131,14 +131,29 @@ impl State {
     }
 
     fn make_one(&mut self, id: String, wanted: &Create) -> ProviderMachine {
-        self.machines.insert(id.clone(), (wanted.token.clone(), wanted.usage));
-        machine(&id, &wanted.token, wanted.usage)
+        // Of the first type that it is asked for by name.
+        let kind = wanted.types.iter().find(|kind| !kind.contains('*')).cloned();
+        let small = small(wanted.usage);
+        let made = Machine { kind: kind.unwrap_or_else(|| small.kind.clone()), ..small };
+        self.machines.insert(id.clone(), (wanted.token.clone(), made.clone()));
+        machine(&id, &wanted.token, made)
     }
 }
 
-fn machine(id: &str, token: &str, usage: Usage) -> ProviderMachine {
-    let machine = Machine { kind: "fake.small".into(), usage, cpu: 1, memory_mib: 1_024 };
+fn small(usage: Usage) -> Machine {
+    Machine { kind: "fake.small".into(), usage, cpu: 1, memory_mib: 1_024 }
+}
+
+fn machine(id: &str, token: &str, machine: Machine) -> ProviderMachine {
     ProviderMachine { id: id.into(), token: Some(token.into()), machine }
+}
+
+/// Refuses options that it does not know, as providers do, with every call.
+fn check_options(pool: &PoolInfo) -> Result<(), ProviderError> {
+    match pool.spec.options.keys().find(|name| name.starts_with("github.")) {
+        Some(name) => Err(ProviderError::Misconfigured(format!("the provider fake knows no {name}"))),
+        None => Ok(()),
+    }
 }
 
 #[async_trait]
@@ -155,6 +170,7 @@ impl Provider for Fake {
     }
 
     async fn create(&self, wanted: &Create) -> Result<Vec<ProviderMachine>, ProviderError> {
+        check_options(&wanted.pool)?;
         let answer = self.with(|state| {
             state.asked.push(wanted.clone());
             let mood = state.moods.pop_front().or_else(|| state.always.clone());
@@ -173,7 +189,7 @@ impl Provider for Fake {
                 }
                 Some(Mood::NamesOthers) => {
                     state.make(wanted, wanted.count);
-                    let named = state.machines.iter().map(|(id, (_, usage))| machine(id, &wanted.token, *usage));
+                    let named = state.machines.iter().map(|(id, (_, made))| machine(id, &wanted.token, made.clone()));
                     Some(Ok(named.collect()))
                 }
                 Some(Mood::MakesHalf) => Some(Ok(state.make(wanted, wanted.count / 2))),
@@ -190,7 +206,8 @@ impl Provider for Fake {
         }
     }
 
-    async fn terminate(&self, _: &PoolInfo, machines: &[String]) -> Result<(), ProviderError> {
+    async fn terminate(&self, pool: &PoolInfo, machines: &[String]) -> Result<(), ProviderError> {
+        check_options(pool)?;
         self.with(|state| {
             for id in machines {
                 state.machines.remove(id);
@@ -200,14 +217,15 @@ impl Provider for Fake {
         Ok(())
     }
 
-    async fn list(&self, _: &PoolInfo) -> Result<Vec<ProviderMachine>, ProviderError> {
+    async fn list(&self, pool: &PoolInfo) -> Result<Vec<ProviderMachine>, ProviderError> {
+        check_options(pool)?;
         let listed = |state: &mut State| {
             state.lists += 1;
             if let Some(why) = state.list_fails {
                 return Err(ProviderError::Unclear(why.into()));
             }
             let shown = state.machines.iter().filter(|_| !state.hides);
-            Ok(shown.map(|(id, (token, usage))| machine(id, token, *usage)).collect())
+            Ok(shown.map(|(id, (token, made))| machine(id, token, made.clone())).collect())
         };
         self.with(listed)
     }

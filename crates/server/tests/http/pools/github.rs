@@ -1,5 +1,6 @@
 //! Runners at GitHub: made for the run that has claimed the machine, one for each machine, and gone afterwards. GitHub is a stand-in.
 
+use baton_server::Settings;
 use baton_testkit::{GITHUB_TOKEN, GitHub, GitHubFault};
 use serde_json::{Value, json};
 
@@ -11,9 +12,14 @@ const REPOSITORY: &str = "repos/acme/shop";
 
 /// A server that knows the stand-in.
 async fn start(on: On) -> (Rig, GitHub) {
+    start_with(on, |_| {}).await
+}
+
+async fn start_with(on: On, change: impl FnOnce(&mut Settings)) -> (Rig, GitHub) {
     let github = GitHub::start();
     let url = github.url.clone();
     let rig = Rig::with(on, |settings| {
+        change(settings);
         settings.github_url = url;
         settings.github_token = Some(GITHUB_TOKEN.to_owned().into());
         // Agents here say what they have to, and nothing else.
@@ -135,28 +141,109 @@ async fn a_claim_says_what_github_said(on: On) {
     assert_eq!(asked, 1, "there is no use in asking again");
     let why = answer.json()["error"].as_str().unwrap().to_owned();
     assert_eq!(why, "GitHub answered 403: Resource not accessible by personal access token ***");
-    // A limit that lasts longer than anybody waits.
-    github.next(GitHubFault::Answer(429, vec![("retry-after", "3600".into())], "API rate limit exceeded"));
-    let answer = agent.asks(&rig, "run").await.json();
-    assert_eq!(answer["error"], "GitHub answered 429: API rate limit exceeded");
-    let said = json!({"signal": "UD_REG_FAILED", "run_id": "run", "epoch": agent.order["epoch"], "detail": why});
-    agent.order = agent.call(&rig, "POST", "signals", said.to_string()).await.json()["order"].clone();
-    eventually("the claim knows", async || {
-        let failure = rig.claimed("run").await["failures"][0].clone();
-        failure["cause"] == "register_failed" && failure["detail"] == why
+    // The machine is well: it goes back, with what GitHub said, and the claim goes on.
+    agent.hears(&rig, "deregister").await;
+    let moved = rig.server.call("GET", &format!("/api/v1/pools/ci/runners/{}", agent.id), "").await.json();
+    let given_back = moved["moves"].as_array().unwrap().iter().find(|event| event["to"] == "releasing").cloned();
+    assert_eq!(given_back.unwrap()["detail"], why, "{moved}");
+    let claim = rig.claimed("run").await;
+    assert_eq!((&claim["state"], &claim["runners"], &claim["discarded"]), (&json!("waiting"), &json!([]), &json!(0)));
+    assert_eq!(claim["detail"], format!("{why}; no machine is registered before GitHub answers again"));
+    agent.says(&rig, "UD_REMOVE_REG_OK", Some("run")).await;
+    rig.until("idle", 1).await;
+    // Whoever has waited in vain is told whose fault it was.
+    assert_eq!(rig.claim(json!({"run_id": "brief", "wait_ms": 5_000})).await.status, 201);
+    rig.server.clock.advance(5_001);
+    let failed = rig.settled("brief").await;
+    assert_eq!((&failed["state"], &failed["reason"]), (&json!("failed"), &json!("wait_over")));
+    assert!(failed["detail"].as_str().unwrap().ends_with(&format!("; {why}")), "{failed}");
+    assert_eq!(rig.fake.terminated(), [""; 0]);
+}
+
+async fn trouble_at_github_costs_no_machine(on: On) {
+    let (rig, github) = start_with(on, |settings| {
+        // As long as answers of 500 are tried again.
+        (settings.pool_register_ms, settings.pool_new_register_ms) = (1_000, 1_000);
     })
     .await;
+    rig.pool(json!({"min_idle": 2, "max_size": 2, "options": {"github.repository": "acme/shop"}})).await;
+    let mut agents = rig.idle(2).await;
+    let secondary = "You have exceeded a secondary rate limit. Please wait a few minutes before you try again.";
+    for (round, (status, said, wait_ms)) in
+        [(403, secondary, 60_000), (503, "Unicorn!", 30_000), (500, "", 30_000), (429, secondary, 60_000)]
+            .into_iter()
+            .enumerate()
+    {
+        let run = format!("run-{round}");
+        rig.claims(&run, 2).await;
+        (0..100).for_each(|_| github.next(GitHubFault::Answer(status, vec![], said)));
+        for agent in &mut agents {
+            agent.hears(&rig, "register").await;
+            let asks = || github.calls().into_iter().filter(|call| call.starts_with("POST")).count();
+            let asked = asks();
+            let refused = agent.asks(&rig, &run).await;
+            assert_eq!(refused.refusal(), "502 github_failed", "{status}");
+            let why = refused.json()["error"].as_str().unwrap().to_owned();
+            assert!(why.starts_with(&format!("GitHub answered {status}")), "{why}");
+            let calls = asks() - asked;
+            assert!(calls <= 1 || said != secondary, "a rate limit is not asked again and again: {calls}");
+            agent.hears(&rig, "deregister").await;
+            agent.says(&rig, "UD_REMOVE_REG_OK", Some(&run)).await;
+        }
+        github.recover();
+        rig.until("idle", 2).await;
+        let claim = rig.claimed(&run).await;
+        assert_eq!((&claim["state"], &claim["runners"]), (&json!("waiting"), &json!([])), "nobody takes what is held");
+        rig.server.clock.advance(wait_ms + 1);
+        for agent in &mut agents {
+            agent.hears(&rig, "register").await;
+            assert_eq!(agent.asks(&rig, &run).await.status, 200);
+            agent.says(&rig, "UD_REG_OK", Some(&run)).await;
+        }
+        assert_eq!(rig.settled(&run).await["state"], "ready");
+        rig.release(&run).await;
+        for agent in &mut agents {
+            agent.hears(&rig, "deregister").await;
+            agent.takes_back(&rig).await;
+            agent.says(&rig, "UD_REMOVE_REG_OK", Some(&run)).await;
+        }
+        rig.until("idle", 2).await;
+    }
+    assert_eq!(rig.fake.terminated(), [""; 0]);
+    assert_eq!(rig.fake.machines().len(), 2);
+}
+
+async fn a_name_that_github_does_not_let_go_of_costs_its_machine_alone(on: On) {
+    let (rig, github, agents) = warm(on, 2).await;
+    let prefix = {
+        let tag = rig.fake.asked()[0].pool.tag.clone();
+        format!("baton-{tag}-")
+    };
+    agents.iter().take(1).for_each(|agent| {
+        github.add(REPOSITORY, &format!("{prefix}{}", agent.id), true);
+    });
+    rig.claims("run", 2).await;
+    let (mut busy, mut other) = (agents[0].clone(), agents[1].clone());
+    busy.hears(&rig, "register").await;
+    assert_eq!(busy.asks(&rig, "run").await.refusal(), "502 github_failed");
+    busy.hears(&rig, "end").await;
+    other.hears(&rig, "register").await;
+    assert_eq!(other.asks(&rig, "run").await.status, 200);
+    let failure = rig.claimed("run").await["failures"][0].clone();
+    assert_eq!(failure["cause"], "register_failed");
+    assert!(failure["detail"].as_str().unwrap().contains("at work"), "{failure}");
 }
 
 async fn while_github_refuses_no_machine_is_thrown_away(on: On) {
     let (rig, github, mut agents) = warm(on, 3).await;
     rig.claims("first", 1).await;
     let place = rig.registering(&mut agents, "first").await;
-    let mut agent = agents.remove(place);
     github.next(GitHubFault::Answer(401, vec![], "Bad credentials"));
-    assert_eq!(agent.asks(&rig, "first").await.refusal(), "502 github_failed");
+    assert_eq!(agents[place].asks(&rig, "first").await.refusal(), "502 github_failed");
     assert_eq!(rig.show().await["error"], "GitHub answered 401: Bad credentials");
-    agent.says(&rig, "UD_REG_FAILED", Some("first")).await;
+    agents[place].hears(&rig, "deregister").await;
+    agents[place].says(&rig, "UD_REMOVE_REG_OK", Some("first")).await;
+    rig.until("idle", 3).await;
     rig.claims("second", 1).await;
     github.next_probe(GitHubFault::Answer(403, vec![], "Not yours"));
     rig.server.clock.advance(30_001);
@@ -169,6 +256,7 @@ async fn while_github_refuses_no_machine_is_thrown_away(on: On) {
         rig.registering(&mut agents, run).await;
     }
     eventually("that is over", async || rig.show().await["error"] == json!(null)).await;
+    assert_eq!(rig.fake.terminated(), [""; 0]);
 }
 
 async fn a_pool_that_leaves_github_is_held_no_longer(on: On) {
@@ -182,7 +270,7 @@ async fn a_pool_that_leaves_github_is_held_no_longer(on: On) {
     let left = rig.server.call("PATCH", "/api/v1/pools/ci", r#"{"options": {}}"#).await;
     assert_eq!(left.status, 200, "{left:?}");
     rig.server.clock.advance(30_001);
-    rig.registering(&mut agents, "second").await;
+    rig.registering(&mut agents, "first").await;
 }
 
 async fn an_old_server_gives_out_tokens(on: On) {
@@ -265,6 +353,8 @@ on_both!(
     a_claimed_machine_becomes_a_runner_whose_only_label_is_the_run,
     what_passes_by_itself_is_tried_again,
     a_claim_says_what_github_said,
+    trouble_at_github_costs_no_machine,
+    a_name_that_github_does_not_let_go_of_costs_its_machine_alone,
     while_github_refuses_no_machine_is_thrown_away,
     a_pool_that_leaves_github_is_held_no_longer,
     an_old_server_gives_out_tokens,

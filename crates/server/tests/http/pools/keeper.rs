@@ -34,7 +34,7 @@ async fn a_provider_that_hangs_is_given_up_and_asked_again(on: On) {
     let rig = Rig::with(on, |settings| settings.pool_provider_timeout_ms = 100).await;
     rig.fake.next(Mood::Hangs);
     rig.pool(json!({"min_idle": 1, "max_size": 1})).await;
-    eventually("it was asked", async || rig.fake.asked().len() == 1).await;
+    eventually("it was asked", async || !rig.fake.asked().is_empty()).await;
     rig.server.clock.advance(30_101);
     rig.idle(1).await;
     assert_eq!(tokens(&rig).len(), 1);

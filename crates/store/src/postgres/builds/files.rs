@@ -16,7 +16,7 @@ impl PostgresStore {
     pub(super) async fn insert_artifact(&self, artifact: &NewArtifact) -> Outcome<bool> {
         let lease = artifact.owner.lease();
         let run = lease.map(|lease| lease.run.0);
-        let (kind, epoch) = (artifact.owner.kind().code(), lease.map_or(0, |lease| lease.epoch.0 as i32));
+        let (kind, epoch) = (artifact.owner.kind().code(), lease.map_or(0, |lease| lease.epoch.code()));
         let now = self.database.fixed_now();
         let NewArtifact { id, namespace, name, path, .. } = artifact;
         self.is_true(sql::ADD_ARTIFACT, params![now, id, namespace, run, kind, epoch, name, path]).await
@@ -28,7 +28,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn bind_result(&self, id: Uuid, lease: LeaseRef) -> Outcome<bool> {
-        self.is_true(sql::BIND_DRAFT, params![id, lease.run.0, lease.epoch.0 as i32]).await
+        self.is_true(sql::BIND_DRAFT, params![id, lease.run.0, lease.epoch.code()]).await
     }
 
     pub(super) async fn store_artifact(&self, id: Uuid, size: u64, sha256: &[u8; 32]) -> Outcome<bool> {
@@ -79,7 +79,7 @@ fn artifact(row: &Row) -> Outcome<Artifact> {
         namespace: row.try_get("namespace")?,
         run: row.try_get::<_, Option<Uuid>>("run_id")?.map(RunId),
         kind: kind.ok_or_else(|| damaged("a kind that this program does not know"))?,
-        epoch: Epoch(row.try_get::<_, i32>("epoch")? as u32),
+        epoch: Epoch::from_code(row.try_get::<_, i64>("epoch")?),
         name: row.try_get("name")?,
         path: row.try_get("path")?,
         stored: size.zip(sha256.map_err(|_| damaged("a checksum that is none"))?),

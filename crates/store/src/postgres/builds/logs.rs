@@ -49,7 +49,7 @@ impl PostgresStore {
         if lease.is_some_and(|lease| lease.run != run) {
             return Ok(LogAnswer::LeaseLost);
         }
-        let epoch = lease.map(|lease| lease.epoch.0 as i32);
+        let epoch = lease.map(|lease| lease.epoch.code());
         let bytes: u64 = chunks.iter().map(|chunk| chunk.bytes).sum();
         if !chunks.is_empty() && bytes <= STATEMENT_BYTES_MAX {
             match self.write_log_at_once(run, epoch, first, chunks, bytes_max).await? {
@@ -65,7 +65,7 @@ impl PostgresStore {
     async fn write_log_at_once(
         &self,
         run: RunId,
-        epoch: Option<i32>,
+        epoch: Option<i64>,
         first: Option<u64>,
         chunks: Vec<Chunk>,
         bytes_max: u64,
@@ -91,7 +91,7 @@ impl PostgresStore {
     async fn write_long_log(
         &self,
         run: RunId,
-        epoch: Option<i32>,
+        epoch: Option<i64>,
         first: Option<u64>,
         chunks: Vec<Chunk>,
         bytes_max: u64,
@@ -108,10 +108,9 @@ impl PostgresStore {
         };
         let number = |column: &str| Ok::<_, tokio_postgres::Error>(row.try_get::<_, i64>(column)?.max(0) as u64);
         let tail = Tail { lines: number("log_lines")?, bytes: number("log_bytes")?, full: row.try_get("log_full")? };
-        let before =
-            Taken { epoch: row.try_get::<_, Option<i32>>("log_epoch")?.map(i64::from), lines: number("log_taken")? };
+        let before = Taken { epoch: row.try_get("log_epoch")?, lines: number("log_taken")? };
         let now: Millis = row.try_get("now")?;
-        let (chunks, taken) = match log_chunks::fresh(before, epoch.map(i64::from), first, chunks).map_err(corrupt)? {
+        let (chunks, taken) = match log_chunks::fresh(before, epoch, first, chunks).map_err(corrupt)? {
             Fresh::Lines(chunks, taken) => (chunks, taken),
             Fresh::Ahead(lines) => {
                 session.roll_back().await?;
@@ -167,10 +166,9 @@ async fn write_chunks(
             continue;
         }
         let (log_lines, log_bytes, log_taken) = (signed(end.lines), signed(end.bytes), signed(taken.lines));
-        let log_epoch = taken.epoch.and_then(|epoch| i32::try_from(epoch).ok());
         let (added, noted, committed) = join3(
             session.query(sql::ADD_LOG_CHUNKS, chunks),
-            session.query(sql::SET_LOG, params![run.0, now, log_lines, log_bytes, end.full, log_epoch, log_taken]),
+            session.query(sql::SET_LOG, params![run.0, now, log_lines, log_bytes, end.full, taken.epoch, log_taken]),
             session.commit(),
         )
         .await;

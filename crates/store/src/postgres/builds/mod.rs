@@ -59,20 +59,20 @@ impl Builds for PostgresStore {
             .await
     }
 
-    async fn take_build(&self, run: RunId, worker: WorkerId) -> StoreResult<Option<LeaseRef>> {
-        self.database.within(async { retried!(self.hand_build_to(run, worker)) }).await
+    async fn take_build(&self, run: RunId, worker: WorkerId, die: u32) -> StoreResult<Option<LeaseRef>> {
+        self.database.within(async { retried!(self.hand_build_to(run, worker, die)) }).await
     }
 
     async fn builds(&self, runs: &[RunId]) -> StoreResult<Vec<Option<Build>>> {
-        self.database.within(self.list_builds(runs)).await
+        self.database.again(|| self.list_builds(runs)).await
     }
 
     async fn count_builds(&self, namespace: Option<&str>, since: Millis) -> StoreResult<BuildCounts> {
-        self.database.within(self.count_all_builds(namespace, since)).await
+        self.database.again(|| self.count_all_builds(namespace, since)).await
     }
 
     async fn stuck_builds(&self, silent_ms: Millis, limit: usize) -> StoreResult<Vec<RunId>> {
-        self.database.within(self.list_stuck_builds(silent_ms, limit)).await
+        self.database.again(|| self.list_stuck_builds(silent_ms, limit)).await
     }
 
     async fn add_artifact(&self, artifact: NewArtifact) -> StoreResult<bool> {
@@ -92,11 +92,11 @@ impl Builds for PostgresStore {
     }
 
     async fn artifact(&self, id: Uuid) -> StoreResult<Option<Artifact>> {
-        self.database.within(self.read_artifact(id)).await
+        self.database.again(|| self.read_artifact(id)).await
     }
 
     async fn artifacts(&self, run: RunId) -> StoreResult<Vec<Artifact>> {
-        self.database.within(self.list_artifacts(run)).await
+        self.database.again(|| self.list_artifacts(run)).await
     }
 
     async fn orphans(&self, age_ms: Millis, limit: usize) -> StoreResult<Vec<Artifact>> {
@@ -108,7 +108,7 @@ impl Builds for PostgresStore {
     }
 
     async fn artifact_bytes(&self, namespace: Option<&str>) -> StoreResult<u64> {
-        self.database.within(self.sum_artifact_bytes(namespace)).await
+        self.database.again(|| self.sum_artifact_bytes(namespace)).await
     }
 
     async fn add_logs(
@@ -128,11 +128,11 @@ impl Builds for PostgresStore {
     }
 
     async fn logs(&self, run: RunId, after: u64, limit: usize) -> StoreResult<Vec<LogRecord>> {
-        self.database.within(self.read_log(run, after, limit)).await
+        self.database.again(|| self.read_log(run, after, limit)).await
     }
 
     async fn builder(&self, namespace: &str, name_id: &str) -> StoreResult<Option<Builder>> {
-        self.database.within(self.read_builder(namespace, name_id)).await
+        self.database.again(|| self.read_builder(namespace, name_id)).await
     }
 
     async fn set_builder(
@@ -163,7 +163,7 @@ impl Builds for PostgresStore {
     }
 
     async fn machine(&self, lease: LeaseRef) -> StoreResult<Option<Machine>> {
-        self.database.within(self.read_machine(lease)).await
+        self.database.again(|| self.read_machine(lease)).await
     }
 
     async fn add_measured(&self, lease: LeaseRef, new: NewMeasurement, keep: usize) -> StoreResult<bool> {
@@ -171,6 +171,6 @@ impl Builds for PostgresStore {
     }
 
     async fn measured(&self, run: RunId, limit: usize) -> StoreResult<Vec<Measured>> {
-        self.database.within(self.list_measurements(run, limit)).await
+        self.database.again(|| self.list_measurements(run, limit)).await
     }
 }

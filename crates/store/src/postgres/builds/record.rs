@@ -56,10 +56,11 @@ impl PostgresStore {
         Ok(Ok(submitted))
     }
 
-    pub(super) async fn hand_build_to(&self, run: RunId, worker: WorkerId) -> Outcome<Option<LeaseRef>> {
-        let rows = self.database.query(sql::TAKE_BUILD, params![self.database.fixed_now(), run.0, worker.0]).await?;
+    pub(super) async fn hand_build_to(&self, run: RunId, worker: WorkerId, die: u32) -> Outcome<Option<LeaseRef>> {
+        let (now, mark) = (self.database.fixed_now(), Epoch::new(0).marked(baton_core::mark(die)).code());
+        let rows = self.database.query(sql::TAKE_BUILD, params![now, run.0, worker.0, mark]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
-        Ok(Some(LeaseRef { run, epoch: Epoch(row.try_get::<_, i32>(0)? as u32) }))
+        Ok(Some(LeaseRef { run, epoch: Epoch::from_code(row.try_get(0)?) }))
     }
 
     pub(super) async fn list_builds(&self, runs: &[RunId]) -> Outcome<Vec<Option<Build>>> {

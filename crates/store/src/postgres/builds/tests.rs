@@ -71,8 +71,10 @@ async fn held(store: &PostgresStore) -> LeaseRef {
         claim_no: 1,
         start: false,
         lease_ms: None,
+        asked_ms_ago: None,
     };
-    let claimed = store.claim(ClaimRequest { queue: lane.queue, slots: vec![slot], limit: 1 }).await.unwrap().claimed;
+    let claimed =
+        store.claim(ClaimRequest { queue: lane.queue, slots: vec![slot], limit: 1, die: 7 }).await.unwrap().claimed;
     LeaseRef { run: claimed[0].run, epoch: claimed[0].epoch }
 }
 

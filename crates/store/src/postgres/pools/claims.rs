@@ -12,7 +12,7 @@ use super::super::{PostgresStore, sql};
 use super::{rows, sheet};
 use crate::pool_rules::Sheet;
 use crate::pool_rules::claims::{self as claim_rules, Choice, Ending, PoolView};
-use crate::pools::{IDLE_LOOK_MAX, WAITS_MAX};
+use crate::pools::{COMING_LOOK_MAX, IDLE_LOOK_MAX, WAITS_MAX};
 use crate::{
     CommitAnswer, EndClaimAnswer, NewPoolClaim, OpenAnswer, PoolClaim, PoolNo, PoolRunner, PoolStats, PoolStock,
     RunnerAnswer, RunnerRef, TakeAnswer, TakeRules,
@@ -103,9 +103,11 @@ impl PostgresStore {
         // All of one moment: a runner that moves in between would be counted twice, or not at all.
         session.query(sql::FREEZE_VIEW, &[]).await?;
         let view = self.view_pool(&session, sql::READ_POOL_OF_NUMBER, pool).await?;
+        let coming = session.query(sql::LIST_COMING_RUNNERS, params![pool, COMING_LOOK_MAX]).await?;
+        let coming = coming.iter().map(rows::coming).collect::<Outcome<_>>()?;
         let now = self.time_in(&session).await?;
         session.commit().await?;
-        Ok(view.map(|view| view.stock(now)))
+        Ok(view.map(|view| view.stock(coming, now)))
     }
 
     pub(super) async fn read_pool_stats(&self, pool: PoolNo) -> Outcome<PoolStats> {
@@ -219,13 +221,14 @@ impl PostgresStore {
         &self,
         claim: ClaimNo,
         runners: &[RunnerRef],
+        why: &str,
         release_ms: Millis,
     ) -> Outcome<Vec<RunnerAnswer>> {
         let session = self.database.transaction().await?;
         let ids = runners.iter().map(|runner| runner.runner);
         let mut held = self.hold_sheet(&session, sql::HOLD_RUNNERS, ids).await?;
         let answers =
-            runners.iter().map(|seen| claim_rules::give_back(&mut held, claim, *seen, release_ms, "")).collect();
+            runners.iter().map(|seen| claim_rules::give_back(&mut held, claim, *seen, release_ms, why)).collect();
         sheet::commit(&session, &held).await?;
         Ok(answers)
     }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::super::params::params;
 use super::super::pool::{Outcome, Session, retried};
-use super::super::rows::clean;
+use super::super::rows::{clean, to_json};
 use super::super::{PostgresStore, sql};
 use super::{rows, sheet};
 use crate::pool_rules::claims::{Ending, LOST};
@@ -36,8 +36,10 @@ impl PostgresStore {
             return Ok(OrderAnswer::Full);
         };
         let (count, usage, asked) = (order.count as i32, order.usage.code(), order.asked as i32);
+        let types = to_json(&order.types)?;
+        let (ordered_at, ask_at) = (order.ordered_at, order.ask_at);
         session
-            .query(sql::ADD_ORDER, params![order.id.0, order.pool, count, usage, order.ordered_at, order.ask_at, asked])
+            .query(sql::ADD_ORDER, params![order.id.0, order.pool, count, usage, ordered_at, ask_at, asked, types])
             .await?;
         let ids: Vec<Uuid> = places.iter().map(|row| row.id.0).collect();
         let deadline = now.saturating_add(new.create_ms);

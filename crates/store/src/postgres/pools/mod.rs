@@ -36,7 +36,7 @@ impl Pools for PostgresStore {
     }
 
     async fn pool(&self, namespace: &str, name: &str) -> StoreResult<Option<Pool>> {
-        self.database.within(self.read_pool(namespace, name)).await
+        self.database.again(|| self.read_pool(namespace, name)).await
     }
 
     async fn pools(&self, namespace: Option<&str>, page: Page<(String, String)>) -> StoreResult<Vec<Pool>> {
@@ -74,11 +74,11 @@ impl Pools for PostgresStore {
     }
 
     async fn pool_stock(&self, pool: PoolNo) -> StoreResult<Option<PoolStock>> {
-        self.database.within(self.read_pool_stock(pool)).await
+        self.database.again(|| self.read_pool_stock(pool)).await
     }
 
     async fn pool_stats(&self, pool: PoolNo) -> StoreResult<PoolStats> {
-        self.database.within(self.read_pool_stats(pool)).await
+        self.database.again(|| self.read_pool_stats(pool)).await
     }
 
     async fn open_claim(&self, claim: NewPoolClaim) -> StoreResult<OpenAnswer> {
@@ -86,7 +86,7 @@ impl Pools for PostgresStore {
     }
 
     async fn pool_claim(&self, pool: PoolNo, run_id: &str) -> StoreResult<Option<PoolClaim>> {
-        self.database.within(self.read_pool_claim(pool, run_id)).await
+        self.database.again(|| self.read_pool_claim(pool, run_id)).await
     }
 
     async fn pool_claims(&self, filter: ClaimFilter, page: Page<ClaimNo>) -> StoreResult<Vec<PoolClaim>> {
@@ -136,9 +136,10 @@ impl Pools for PostgresStore {
         &self,
         claim: ClaimNo,
         runners: Vec<RunnerRef>,
+        why: &str,
         release_ms: Millis,
     ) -> StoreResult<Vec<RunnerAnswer>> {
-        self.database.within(async { retried!(self.give_back_held(claim, &runners, release_ms)) }).await
+        self.database.within(async { retried!(self.give_back_held(claim, &runners, why, release_ms)) }).await
     }
 
     async fn release_claim(&self, claim: ClaimNo, release_ms: Millis) -> StoreResult<EndClaimAnswer> {

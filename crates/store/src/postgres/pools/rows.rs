@@ -1,12 +1,14 @@
 //! From rows to pools, claims, runners and orders.
 
+use baton_core::Epoch;
+use baton_core::pools::keeper::ComingRunner;
 use baton_core::pools::{
     Backoff, Cause, ClaimReason, ClaimState, Machine, OrderId, Runner, RunnerId, RunnerState, Usage,
 };
 use tokio_postgres::Row;
 
 use super::super::pool::Outcome;
-use super::super::rows::{corrupt, epoch, json};
+use super::super::rows::{corrupt, json};
 use crate::pool_rules;
 use crate::{Order, Pool, PoolClaim, PoolRunner, RunnerEvent, RunnerNews};
 
@@ -71,7 +73,7 @@ pub(super) fn claim(row: &Row) -> Outcome<PoolClaim> {
 fn rules(row: &Row) -> Outcome<Runner> {
     Ok(Runner {
         state: coded(row, "state", RunnerState::from_code)?,
-        epoch: epoch(row, "epoch")?,
+        epoch: Epoch::new(row.try_get::<_, i32>("epoch")? as u32),
         owner: row.try_get("claim_no")?,
         deadline: row.try_get("deadline")?,
         registered_at: row.try_get("registered_at")?,
@@ -117,12 +119,18 @@ pub(super) fn order(row: &Row) -> Outcome<Order> {
         pool: row.try_get("pool_no")?,
         count: number(row, "machines")?,
         usage: coded(row, "usage", Usage::from_code)?,
+        types: json(row.try_get("types")?, "an order's types")?,
         ordered_at: row.try_get("ordered_at")?,
         ask_at: row.try_get("ask_at")?,
         asked: number(row, "asked")?,
         closed_at: row.try_get("closed_at")?,
         error: row.try_get("error")?,
     })
+}
+
+pub(super) fn coming(row: &Row) -> Outcome<ComingRunner> {
+    let usage = coded(row, "usage", Usage::from_code)?;
+    Ok(ComingRunner { usage, kind: row.try_get("kind")?, types: json(row.try_get("types")?, "an order's types")? })
 }
 
 pub(super) fn event(row: &Row) -> Outcome<RunnerEvent> {

@@ -63,9 +63,9 @@ impl Columns {
         let (was, is) = (&before.rules, &after.rules);
         self.ids.push(after.id.0);
         self.was_state.push(was.state.code());
-        self.was_epoch.push(was.epoch.0 as i32);
+        self.was_epoch.push(was.epoch.number() as i32);
         self.state.push(is.state.code());
-        self.epoch.push(is.epoch.0 as i32);
+        self.epoch.push(is.epoch.number() as i32);
         self.claim.push(is.owner);
         self.run_id.push(after.run_id.clone());
         self.deadline.push(is.deadline);

@@ -58,7 +58,7 @@ impl PostgresStore {
             // The first claim brings them: a request to cancel must not wait until the workflow does.
             session.query(sql::SET_REMEMBERS, params![to]).await?;
         }
-        let (runs_done, epochs, outputs) = (vec![from], vec![lease.epoch.0 as i32], vec![None::<&[u8]>]);
+        let (runs_done, epochs, outputs) = (vec![from], vec![lease.epoch.code()], vec![None::<&[u8]>]);
         let done = session.query(sql::COMPLETE_RUNS, params![records.now, runs_done, epochs, outputs]).await?;
         session.commit().await?;
         self.note_claimable(&taken, &runs);

@@ -121,7 +121,7 @@ impl Memory {
         let states: Vec<i16> = changed.iter().map(|row| row.rules.state.code()).collect();
         let attempts = rules(|rules| rules.attempts as i32);
         let earlier: Vec<i32> = changed.iter().map(|row| row.earlier as i32).collect();
-        let epochs = rules(|rules| rules.writer.epoch.0 as i32);
+        let epochs: Vec<i64> = changed.iter().map(|row| row.rules.writer.epoch.code()).collect();
         let failures = rules(|rules| rules.writer.failures as i32);
         let begun_at: Vec<Millis> = changed.iter().map(|row| row.rules.begun_at).collect();
         let ended_at: Vec<Option<Millis>> = changed.iter().map(|row| row.rules.ended_at).collect();
@@ -151,8 +151,8 @@ impl Memory {
             tried.errors,
             tried.codes
         ];
-        let (started, leases): (Vec<Uuid>, Vec<i32>) =
-            self.started.iter().map(|(run, epoch)| (run.0, epoch.0 as i32)).unzip();
+        let (started, leases): (Vec<Uuid>, Vec<i64>) =
+            self.started.iter().map(|(run, epoch)| (run.0, epoch.code())).unzip();
         let started_params = params![now, started, leases];
         // Rows of live first, as everywhere.
         let mut statements = Vec::new();
@@ -175,7 +175,7 @@ struct AttemptColumns {
     positions: Vec<i32>,
     attempts: Vec<i32>,
     states: Vec<i16>,
-    epochs: Vec<i32>,
+    epochs: Vec<i64>,
     workers: Vec<Option<Uuid>>,
     begun_at: Vec<Millis>,
     ended_at: Vec<Option<Millis>>,
@@ -192,7 +192,7 @@ impl AttemptColumns {
             columns.positions.push(attempt.position as i32);
             columns.attempts.push(attempt.attempt as i32);
             columns.states.push(attempt.state.code());
-            columns.epochs.push(attempt.epoch.0 as i32);
+            columns.epochs.push(attempt.epoch.code());
             columns.workers.push(attempt.worker.map(|worker| worker.0));
             columns.begun_at.push(attempt.begun_at);
             columns.ended_at.push(attempt.ended_at);

@@ -30,7 +30,7 @@ impl Workflows for PostgresStore {
     }
 
     async fn suspend(&self, suspensions: Vec<Suspension>) -> StoreResult<(Vec<SuspendAnswer>, Woken)> {
-        self.database.within(async { retried!(self.suspend_runs(&suspensions)) }).await
+        self.database.again(|| async { retried!(self.suspend_runs(&suspensions)) }).await
     }
 
     async fn start_children(&self, children: Vec<NewChild>) -> StoreResult<Vec<ChildAnswer>> {
@@ -38,12 +38,12 @@ impl Workflows for PostgresStore {
     }
 
     async fn publish(&self, published: Vec<(LeaseRef, Bytes)>) -> StoreResult<Vec<Verdict>> {
-        self.database.within(async { retried!(self.write_published(&published)) }).await
+        self.database.again(|| async { retried!(self.write_published(&published)) }).await
     }
 
     async fn cancelled(&self, leases: Vec<(LeaseRef, String)>) -> StoreResult<Changes> {
         let acts: Vec<_> = leases.iter().map(|(lease, words)| (*lease, Act::Cancelled(words))).collect();
-        self.database.within(async { retried!(self.act_all(&acts, 0.0)) }).await
+        self.database.again(|| async { retried!(self.act_all(&acts, 0.0)) }).await
     }
 
     async fn continue_as_new(&self, lease: LeaseRef, next: NewRun, die: u64) -> StoreResult<ContinueAnswer> {
@@ -65,11 +65,11 @@ impl Workflows for PostgresStore {
     }
 
     async fn mark_workflow_lanes(&self, lanes: &[LaneId]) -> StoreResult<()> {
-        self.database.within(async { retried!(self.note_workflow_lanes(lanes)) }).await
+        self.database.again(|| async { retried!(self.note_workflow_lanes(lanes)) }).await
     }
 
     async fn workflow_lanes(&self) -> StoreResult<Vec<LaneId>> {
-        self.database.within(self.list_workflow_lanes()).await
+        self.database.again(|| self.list_workflow_lanes()).await
     }
 
     async fn deliver(&self, grace_ms: Millis, limit: usize) -> StoreResult<Delivered> {
@@ -81,15 +81,15 @@ impl Workflows for PostgresStore {
     }
 
     async fn journals(&self, runs: &[RunId], bytes_max: u64) -> StoreResult<Vec<Journal>> {
-        self.database.within(self.list_journals(runs, bytes_max)).await
+        self.database.again(|| self.list_journals(runs, bytes_max)).await
     }
 
     async fn messages(&self, run: RunId, seen: i64) -> StoreResult<Vec<Message>> {
-        self.database.within(self.list_messages(run, seen)).await
+        self.database.again(|| self.list_messages(run, seen)).await
     }
 
     async fn steps(&self, run: RunId, page: Page<u32>) -> StoreResult<Vec<Step>> {
-        self.database.within(self.list_steps(run, page)).await
+        self.database.again(|| self.list_steps(run, page)).await
     }
 
     async fn step_attempts(
@@ -98,26 +98,26 @@ impl Workflows for PostgresStore {
         position: Option<u32>,
         page: Page<(u32, u32)>,
     ) -> StoreResult<Vec<StepAttempt>> {
-        self.database.within(self.list_step_attempts(run, position, page)).await
+        self.database.again(|| self.list_step_attempts(run, position, page)).await
     }
 
     async fn waits(&self, run: RunId, limit: usize) -> StoreResult<Waits> {
-        self.database.within(self.list_waits(run, limit)).await
+        self.database.again(|| self.list_waits(run, limit)).await
     }
 
     async fn is_undone(&self, run: RunId) -> StoreResult<bool> {
-        self.database.within(self.read_undone(run)).await
+        self.database.again(|| self.read_undone(run)).await
     }
 
     async fn published(&self, run: RunId) -> StoreResult<Option<(Bytes, Millis)>> {
-        self.database.within(self.read_published(run)).await
+        self.database.again(|| self.read_published(run)).await
     }
 
     async fn workflows(&self, runs: &[RunId]) -> StoreResult<Vec<Option<(RunRecord, Relations)>>> {
-        self.database.within(self.read_workflows(runs)).await
+        self.database.again(|| self.read_workflows(runs)).await
     }
 
     async fn relations(&self, runs: &[RunId]) -> StoreResult<Vec<Relations>> {
-        self.database.within(self.find_relations(runs)).await
+        self.database.again(|| self.find_relations(runs)).await
     }
 }

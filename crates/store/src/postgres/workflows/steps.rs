@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use baton_core::step::{Remembered, Writer};
-use baton_core::{Epoch, Millis, RunId, State};
+use baton_core::{Millis, RunId, State};
 use bytes::Bytes;
 use futures_util::future::join;
 use uuid::Uuid;
@@ -62,7 +62,7 @@ impl PostgresStore {
         // Rows are met in this order most of the time, so that two batches seldom wait for each other in a circle.
         given.sort_by_key(|one| one.write.lease.run);
         let runs: Vec<Uuid> = given.iter().map(|one| one.write.lease.run.0).collect();
-        let epochs: Vec<i32> = given.iter().map(|one| one.write.lease.epoch.0 as i32).collect();
+        let epochs: Vec<i64> = given.iter().map(|one| one.write.lease.epoch.code()).collect();
         let positions: Vec<i32> = given.iter().map(|one| one.write.position as i32).collect();
         let kinds: Vec<i16> = given.iter().map(|one| one.write.kind.code()).collect();
         let names: Vec<&str> = given.iter().map(|one| one.write.name.as_str()).collect();
@@ -183,7 +183,7 @@ fn remembered(write: &StepWrite, (begun_at, ended_at): (Millis, Millis)) -> Step
             begun_at,
             ended_at: Some(ended_at),
             due_at: None,
-            writer: Writer { epoch: Epoch(write.lease.epoch.0), failures: 0 },
+            writer: Writer { epoch: write.lease.epoch, failures: 0 },
         },
         earlier: 0,
         worker: None,

@@ -24,7 +24,7 @@ pub(super) fn add(sql: &Sql<'_>, artifact: &NewArtifact) -> StoreResult<bool> {
             artifact.namespace,
             lease.map(|lease| *lease.run.0.as_bytes()),
             artifact.owner.kind().code(),
-            lease.map_or(0, |lease| lease.epoch.0),
+            lease.map_or(0, |lease| lease.epoch.code()),
             sql.now,
             artifact.name,
             artifact.path,
@@ -39,7 +39,7 @@ pub(super) fn touch(sql: &Sql<'_>, id: Uuid) -> StoreResult<()> {
 }
 
 pub(super) fn bind_draft(sql: &Sql<'_>, id: Uuid, lease: LeaseRef) -> StoreResult<bool> {
-    let parameters = params![id.as_bytes(), lease.run.0.as_bytes(), lease.epoch.0];
+    let parameters = params![id.as_bytes(), lease.run.0.as_bytes(), lease.epoch.code()];
     Ok(sql.execute(statements::BIND_DRAFT, parameters)? == 1)
 }
 

@@ -29,7 +29,7 @@ pub(super) fn add(
     {
         return Ok(LogAnswer::LeaseLost);
     }
-    let epoch = lease.map(|lease| i64::from(lease.epoch.0));
+    let epoch = lease.map(|lease| lease.epoch.code());
     let (chunks, taken) = match log_chunks::fresh(before, epoch, first, chunks).map_err(corrupt)? {
         Fresh::Lines(chunks, taken) => (chunks, taken),
         Fresh::Ahead(lines) => return Ok(LogAnswer::Ahead(lines)),

@@ -36,8 +36,8 @@ impl Builds for SqliteStore {
         self.write(move |sql| record::submit(sql, run, die, &build, line)).await
     }
 
-    async fn take_build(&self, run: RunId, worker: WorkerId) -> StoreResult<Option<LeaseRef>> {
-        self.write(move |sql| record::take(sql, run, worker)).await
+    async fn take_build(&self, run: RunId, worker: WorkerId, die: u32) -> StoreResult<Option<LeaseRef>> {
+        self.write(move |sql| record::take(sql, run, worker, die)).await
     }
 
     async fn builds(&self, runs: &[RunId]) -> StoreResult<Vec<Option<Build>>> {

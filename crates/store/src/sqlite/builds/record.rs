@@ -1,6 +1,6 @@
 //! Builds themselves: taken in, read, counted.
 
-use baton_core::{Millis, RunId, State, WorkerId};
+use baton_core::{Epoch, Millis, RunId, State, WorkerId};
 use rusqlite::{Error, Result, Row, params};
 use uuid::Uuid;
 
@@ -50,8 +50,9 @@ pub(super) fn submit(
     Ok(Ok(submitted))
 }
 
-pub(super) fn take(sql: &Sql<'_>, run: RunId, worker: WorkerId) -> StoreResult<Option<LeaseRef>> {
-    let parameters = params![run.0.as_bytes(), worker.0.as_bytes(), sql.now];
+pub(super) fn take(sql: &Sql<'_>, run: RunId, worker: WorkerId, die: u32) -> StoreResult<Option<LeaseRef>> {
+    let mark = Epoch::new(0).marked(baton_core::mark(die)).code();
+    let parameters = params![run.0.as_bytes(), worker.0.as_bytes(), sql.now, mark];
     let Some(epoch) = sql.row(statements::TAKE_BUILD, parameters, |row| rows::epoch(row, 0))? else { return Ok(None) };
     sql.execute(statements::COUNT_WORKER, params![worker.0.as_bytes(), 1, 0, 0])?;
     Ok(Some(LeaseRef { run, epoch }))

@@ -12,7 +12,7 @@ use super::super::statements;
 use super::{rows, sheet};
 use crate::pool_rules::Sheet;
 use crate::pool_rules::claims::{self as rules, Ending, PoolView};
-use crate::pools::{IDLE_LOOK_MAX, WAITS_MAX};
+use crate::pools::{COMING_LOOK_MAX, IDLE_LOOK_MAX, WAITS_MAX};
 use crate::{
     CommitAnswer, EndClaimAnswer, NewPoolClaim, OpenAnswer, PoolClaim, PoolNo, PoolRunner, PoolStats, PoolStock,
     RunnerAnswer, RunnerRef, StoreResult, TakeAnswer, TakeRules,
@@ -69,7 +69,9 @@ fn counts(sql: &Sql<'_>, pool: PoolNo) -> StoreResult<BTreeMap<RunnerState, u64>
 }
 
 pub(super) fn stock(sql: &Sql<'_>, pool: PoolNo) -> StoreResult<Option<PoolStock>> {
-    Ok(view(sql, pool)?.map(|view| view.stock(sql.now)))
+    let Some(view) = view(sql, pool)? else { return Ok(None) };
+    let coming = sql.rows(statements::LIST_COMING_RUNNERS, params![pool, COMING_LOOK_MAX], rows::coming)?;
+    Ok(Some(view.stock(coming, sql.now)))
 }
 
 pub(super) fn stats(sql: &Sql<'_>, pool: PoolNo) -> StoreResult<PoolStats> {
@@ -124,10 +126,11 @@ pub(super) fn give_back(
     sql: &Sql<'_>,
     claim: ClaimNo,
     runners: &[RunnerRef],
+    why: &str,
     release_ms: Millis,
 ) -> StoreResult<Vec<RunnerAnswer>> {
     let mut held = sheet::of_runners(sql, runners.iter().map(|runner| runner.runner))?;
-    let answers = runners.iter().map(|seen| rules::give_back(&mut held, claim, *seen, release_ms, "")).collect();
+    let answers = runners.iter().map(|seen| rules::give_back(&mut held, claim, *seen, release_ms, why)).collect();
     sheet::write(sql, &held)?;
     Ok(answers)
 }

@@ -6,6 +6,7 @@ use baton_core::token::Hash;
 use rusqlite::params;
 
 use super::super::connection::Sql;
+use super::super::rows::to_json;
 use super::super::statements;
 use super::{claims, rows, sheet};
 use crate::pool_rules::claims::{self as rules, Ending, LOST};
@@ -27,7 +28,8 @@ pub(super) fn order(sql: &Sql<'_>, new: &NewOrder) -> StoreResult<OrderAnswer> {
     };
     let key = order.id.0.as_bytes();
     let usage = order.usage.code();
-    let parameters = params![key, order.pool, order.count, usage, order.ordered_at, order.ask_at, order.asked];
+    let types = to_json(&order.types)?;
+    let parameters = params![key, order.pool, order.count, usage, order.ordered_at, order.ask_at, order.asked, types];
     sql.rows(statements::ADD_ORDER, parameters, |_| Ok(()))?;
     let mut placed = Sheet::new(sql.now, Vec::new());
     for row in &places {

@@ -115,9 +115,11 @@ impl Pools for SqliteStore {
         &self,
         claim: ClaimNo,
         runners: Vec<RunnerRef>,
+        why: &str,
         release_ms: Millis,
     ) -> StoreResult<Vec<RunnerAnswer>> {
-        self.write(move |sql| claims::give_back(sql, claim, &runners, release_ms)).await
+        let why = why.to_owned();
+        self.write(move |sql| claims::give_back(sql, claim, &runners, &why, release_ms)).await
     }
 
     async fn release_claim(&self, claim: ClaimNo, release_ms: Millis) -> StoreResult<EndClaimAnswer> {

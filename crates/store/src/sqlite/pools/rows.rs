@@ -1,6 +1,7 @@
 //! From columns to pools, claims, runners and orders.
 
 use baton_core::Epoch;
+use baton_core::pools::keeper::ComingRunner;
 use baton_core::pools::{
     Backoff, Cause, ClaimReason, ClaimState, Machine, OrderId, Runner, RunnerId, RunnerState, Usage,
 };
@@ -57,7 +58,7 @@ pub(super) fn runner_id(row: &Row<'_>, index: impl RowIndex) -> Result<RunnerId>
 fn rules(row: &Row<'_>) -> Result<Runner> {
     Ok(Runner {
         state: coded(row, "state", RunnerState::from_code)?,
-        epoch: row.get("epoch").map(Epoch)?,
+        epoch: row.get("epoch").map(Epoch::new)?,
         owner: row.get("claim_no")?,
         deadline: row.get("deadline")?,
         registered_at: row.get("registered_at")?,
@@ -102,12 +103,18 @@ pub(super) fn order(row: &Row<'_>) -> Result<Order> {
         pool: row.get("pool_no")?,
         count: row.get("machines")?,
         usage: coded(row, "usage", Usage::from_code)?,
+        types: json(row, "types")?,
         ordered_at: row.get("ordered_at")?,
         ask_at: row.get("ask_at")?,
         asked: row.get("asked")?,
         closed_at: row.get("closed_at")?,
         error: row.get("error")?,
     })
+}
+
+pub(super) fn coming(row: &Row<'_>) -> Result<ComingRunner> {
+    let usage = coded(row, "usage", Usage::from_code)?;
+    Ok(ComingRunner { usage, kind: row.get("kind")?, types: json(row, "types")? })
 }
 
 pub(super) fn event(row: &Row<'_>) -> Result<RunnerEvent> {

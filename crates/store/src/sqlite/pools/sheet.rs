@@ -50,9 +50,9 @@ fn set_runner(sql: &Sql<'_>, before: &PoolRunner, after: &PoolRunner) -> StoreRe
     let parameters = params![
         after.id.0.as_bytes(),
         was.state.code(),
-        was.epoch.0,
+        was.epoch.number(),
         is.state.code(),
-        is.epoch.0,
+        is.epoch.number(),
         is.owner,
         after.run_id,
         is.deadline,

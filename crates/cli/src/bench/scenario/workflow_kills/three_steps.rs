@@ -14,6 +14,11 @@ use crate::bench::load::{KIND, QUEUE};
 use crate::bench::wire::Target;
 use crate::exit::Exit;
 
+/// The type of workflows that wait for signals after the steps.
+const SIGNALLED: &str = "signalled";
+/// The signal they wait for, and how many of it they take.
+const SIGNAL: &str = "go";
+const SIGNALS: usize = 2;
 /// The steps, in order.
 pub const STEPS: [&str; 3] = ["first", "second", "third"];
 /// Runs that one worker works on at once.
@@ -57,18 +62,21 @@ pub fn effect(run: &str, step: usize, token: u64) -> String {
     format!("{run} {step} {token:016x}\n")
 }
 
-/// Plays workflows until it is killed, and appends a line to this file with each execution of a step.
-pub async fn work(target: &Target, effects: &Path) -> Result<(), Exit> {
+/// Plays workflows of this namespace until it is killed, and appends a line to this file with each
+/// execution of a step.
+pub async fn work(target: &Target, namespace: &str, effects: &Path) -> Result<(), Exit> {
     let effects = Arc::new(OpenOptions::new().append(true).open(effects)?);
     let mut worker = loop {
         let worker = Worker::builder(format!("http://{}", target.address), QUEUE);
-        match worker.api_key(&target.api_key).max_concurrent(SLOTS).build().await {
+        match worker.api_key(&target.api_key).namespace(namespace).max_concurrent(SLOTS).build().await {
             Ok(worker) => break worker,
             Err(error) if error.is_transient() => tokio::time::sleep(PAUSE).await,
             Err(error) => return Err(error.into()),
         }
     };
+    let also = effects.clone();
     worker.register(KIND, move |ctx, id| three_steps(ctx, id, effects.clone()));
+    worker.register(SIGNALLED, move |ctx, id| signalled(ctx, id, also.clone()));
     Ok(worker.run_until(std::future::pending()).await?)
 }
 
@@ -83,6 +91,22 @@ async fn three_steps(ctx: Context, id: u64, effects: Arc<File>) -> Result<u64, W
         }
     }
     Ok(result_of(made))
+}
+
+/// What a workflow that waits for signals returns.
+#[derive(Serialize)]
+struct Signalled {
+    result: u64,
+    signals: Vec<u64>,
+}
+
+async fn signalled(ctx: Context, id: u64, effects: Arc<File>) -> Result<Signalled, WorkflowError> {
+    let result = three_steps(ctx.clone(), id, effects).await?;
+    let mut signals = Vec::with_capacity(SIGNALS);
+    for _ in 0..SIGNALS {
+        signals.push(ctx.signal(SIGNAL).await?);
+    }
+    Ok(Signalled { result, signals })
 }
 
 async fn execute(effects: &File, run: &str, step: usize, begins_with: u64) -> Result<Made, StepError> {

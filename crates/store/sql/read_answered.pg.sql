@@ -1,0 +1,2 @@
+-- Reads which claims of a worker were answered, and locks it.
+select answered_no, answered_bits from worker_live where worker_id = $1::uuid for update
