@@ -178,9 +178,12 @@ pub async fn run(
         let own = own.map_err(|error| format!("cannot listen on {address}: {error}"))?;
         let store = app.store.clone();
         let mut serving = tokio::spawn(serve(app, own, stopped_or_moved(stopping.clone(), store.clone())));
+        // An idle server ends in the moment in which its database moves: whether it has moved is asked
+        // first, or that would be taken for the end.
         tokio::select! {
-            _ = &mut serving => break,
+            biased;
             () = store.moved() => {}
+            _ = &mut serving => break,
         }
         // The database has moved to a standby. Everything in memory goes, and only the open port
         // stays. Calls that are under way end beside what follows: none of them can reach the store
@@ -209,16 +212,17 @@ async fn open(settings: &Settings, providers: &Providers) -> Result<App, String>
 
 /// As [`open`], as often as it takes. Nothing when the server is asked to stop first.
 async fn open_again(settings: &Settings, providers: &Providers, stopping: &CancellationToken) -> Option<App> {
-    loop {
+    while !stopping.is_cancelled() {
         match open(settings, providers).await {
             Ok(app) => return Some(app),
             Err(error) => tracing::warn!(error, "the store cannot be opened again yet"),
         }
         tokio::select! {
-            () = stopping.cancelled() => return None,
+            () = stopping.cancelled() => {}
             () = tokio::time::sleep(REOPEN_PAUSE) => {}
         }
     }
+    None
 }
 
 async fn stopped_or_moved(stopping: CancellationToken, store: Arc<dyn Store>) {

@@ -5,9 +5,10 @@ use baton::proto::{Claim, ClaimedRun, CompleteRun, RegisterWorker, SubmitRun};
 use baton::{Client, ClientError};
 use baton_testkit::{Baton, Database, Postgres};
 use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
 
 use crate::site::{KIND, Leases, client, serve};
-use crate::wait::{eventually, until_answered};
+use crate::wait::{LOOK, PATIENCE, until_answered};
 
 /// More than a sequence skips when its database crashes, so that numbers come again.
 const QUEUES: usize = 41;
@@ -38,7 +39,11 @@ impl Cluster {
         self.primary.kill9();
         self.standby.promote().await;
         let client = client(&self.server.url());
-        eventually("the server is ready again", async || client.readyz().await.ok()).await;
+        let until = Instant::now() + PATIENCE;
+        while let Err(error) = client.readyz().await {
+            assert!(Instant::now() < until, "not ready again: {error}\n{}", self.server.process().output());
+            sleep(LOOK).await;
+        }
         client
     }
 }

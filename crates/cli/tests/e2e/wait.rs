@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 /// Longer than anything here takes on a slow machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Pause between two looks.
-const LOOK: Duration = Duration::from_millis(10);
+pub const LOOK: Duration = Duration::from_millis(10);
 
 /// Looks until `look` finds something, and returns it.
 ///
