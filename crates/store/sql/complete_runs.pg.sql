@@ -1,7 +1,8 @@
 -- Completes held runs: out of live, into ended; their workers' counts; whose caches are warm now; whose relatives are to hear
 -- of it. Returns those that were done, and whether runs of the same key may wait for their end. The rows are looked up by an array of unknown length (so that
 -- the prepared plan is as good as one made anew), and the epochs compared out of the planner's sight: when it last counted
--- while the table was empty, any join would make it read all of it.
+-- while the table was empty, any join would make it read all of it. No run is given twice: a stale lease beside the current one
+-- would be joined to it.
 with clock as materialized (select coalesce($1::bigint, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now),
 done as materialized (
     select * from unnest($2::uuid[], $3::bigint[], $4::bytea[]) with ordinality
@@ -18,7 +19,7 @@ noted as (
     insert into ended (run_id, state, epoch, failures, losses, ended_at, claimed_at, started_at, lease_end, worker_id, output)
     select gone.run_id, 4, gone.epoch, gone.failures, gone.losses, clock.now, gone.claimed_at, gone.started_at, 0,
         gone.worker_id, done.output
-    from gone join done using (run_id, epoch) cross join clock
+    from gone join done using (run_id) cross join clock
 ),
 told as (
     insert into outbox (run_id, parent, parent_position, has_children)
@@ -38,7 +39,7 @@ counted as (
 warmed as (
     insert into affinity (queue_id, key, worker_name, at)
     select distinct on (gone.queue_id, gone.affinity) gone.queue_id, gone.affinity, workers.name, clock.now
-    from gone join done using (run_id, epoch) join workers using (worker_id) cross join clock
+    from gone join done using (run_id) join workers using (worker_id) cross join clock
     where gone.affinity is not null
     order by gone.queue_id, gone.affinity, done.ordinal desc
     on conflict (queue_id, key) do update set worker_name = excluded.worker_name, at = excluded.at

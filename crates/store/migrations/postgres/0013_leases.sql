@@ -29,22 +29,3 @@ create function answered_with(answered_no bigint, answered_bits bigint, number b
         when number > answered_no then (answered_bits << (number - answered_no)::integer) | 1
         else answered_bits | (1::bigint << (answered_no - number)::integer)
     end';
-
--- The same for several numbers of one worker: the largest, and a bit for it and each of the 62 before it.
-create function is_any_answered(answered_no bigint, answered_bits bigint, number bigint, bits bigint) returns boolean
-    language sql immutable parallel safe
-    as 'select case
-        when number <= 0 or number - answered_no > 62 then false
-        when number >= answered_no then (answered_bits << (number - answered_no)::integer) & bits <> 0
-        when answered_no - number > 62 then true
-        else (answered_bits >> (answered_no - number)::integer) & bits <> 0 or bits >> (63 - (answered_no - number))::integer <> 0
-    end';
-
-create function answered_with_all(answered_no bigint, answered_bits bigint, number bigint, bits bigint) returns bigint
-    language sql immutable parallel safe
-    as 'select case
-        when number <= 0 or answered_no - number > 62 then answered_bits
-        when number - answered_no > 62 then bits
-        when number >= answered_no then (answered_bits << (number - answered_no)::integer) | bits
-        else answered_bits | (bits << (answered_no - number)::integer)
-    end';

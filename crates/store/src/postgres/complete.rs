@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use baton_core::{Refused, State};
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::PostgresStore;
@@ -20,15 +21,19 @@ impl PostgresStore {
         let mut first: Vec<&Completion> = done.iter().filter(|one| seen.insert(one.lease)).collect();
         // Rows are met in this order most of the time, so that two batches seldom wait for each other in a circle.
         first.sort_by_key(|one| one.lease.run);
-        let runs: Vec<Uuid> = first.iter().map(|one| one.lease.run.0).collect();
-        let epochs: Vec<i64> = first.iter().map(|one| one.lease.epoch.code()).collect();
-        let outputs: Vec<Option<&[u8]>> = first.iter().map(|one| one.output.as_deref()).collect();
-        let now = self.database.fixed_now();
+        let mut rows = Vec::with_capacity(first.len());
+        while !first.is_empty() {
+            // A stale lease beside the current one of the same run goes with the next statement.
+            let mut last = None;
+            let (now, later): (Vec<&Completion>, Vec<&Completion>) =
+                first.into_iter().partition(|one| last.replace(one.lease.run) != Some(one.lease.run));
+            rows.extend(self.complete_each(&now).await?);
+            first = later;
+        }
         let mut completed = HashMap::new();
         let mut freed: BTreeSet<(QueueId, String)> = BTreeSet::new();
         let mut relatives = false;
-        for row in self.database.query_each(sql::COMPLETE_RUNS, params![now, runs, epochs, outputs], runs.len()).await?
-        {
+        for row in rows {
             let lease = LeaseRef { run: run_id(&row, "run_id")?, epoch: epoch(&row, "epoch")? };
             completed.insert(lease, Verdict::Done { state: State::Completed, cancelling: false });
             relatives |= row.try_get::<_, bool>("has_relatives")?;
@@ -44,6 +49,15 @@ impl PostgresStore {
         }
         woken.relatives = relatives;
         Ok(Changes { verdicts, woken })
+    }
+
+    /// Completes runs that are all different.
+    async fn complete_each(&self, done: &[&Completion]) -> Outcome<Vec<Row>> {
+        let runs: Vec<Uuid> = done.iter().map(|one| one.lease.run.0).collect();
+        let epochs: Vec<i64> = done.iter().map(|one| one.lease.epoch.code()).collect();
+        let outputs: Vec<Option<&[u8]>> = done.iter().map(|one| one.output.as_deref()).collect();
+        let now = self.database.fixed_now();
+        self.database.query_each(sql::COMPLETE_RUNS, params![now, runs, epochs, outputs], runs.len()).await
     }
 
     pub(super) async fn start_runs(&self, leases: &[LeaseRef]) -> Outcome<Vec<Verdict>> {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio_postgres::NoTls;
 
 use super::params::params;
-use super::{PostgresOptions, PostgresStore};
+use super::{PostgresOptions, PostgresStore, sql};
 use crate::{
     Beat, ClaimRequest, ClaimSlot, Claimed, Clock, Completion, Due, Hints, Lane, LaneId, LaneName, LeaseRef, NewRun,
     NewWorker, Store, StoreError, Submission, WorkerInfo,
@@ -250,10 +250,20 @@ async fn the_database_reckons_with_answered_claims_as_the_rules_do() {
         wanted_last.push(wanted.last);
         wanted_bits.push(wanted.bits);
     }
-    let sql = "select is_answered(a, b, n) as one, answered_with(a, b, n) as with_one, is_any_answered(a, b, l, w) as \"any\",
-        answered_with_all(a, b, l, w) as with_all
-        from unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) as given(a, b, n, l, w)";
-    let rows = store.database.query(sql, params![last, bits, numbers, wanted_last, wanted_bits]).await.unwrap();
+    // What stands in the statement that hands out runs, for several numbers at once.
+    let within = |begin: &str, end: &str| {
+        let (_, rest) = sql::CLAIM_RUNS.split_once(begin).unwrap();
+        format!("{}{end}", rest.split_once(end).unwrap().0)
+    };
+    let (is_any, with_all_bits) = (within("and not ", "\n      end"), within("answered_bits = ", "\n        end"));
+    let sql = format!(
+        "select is_answered(a, b, n) as one, answered_with(a, b, n) as with_one, {is_any} as \"any\", {with_all_bits} as with_all
+        from unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) as given(a, b, n, l, w)
+        cross join lateral (select a as answered_no, b as answered_bits) worker_live
+        cross join lateral (select l as number, w as bits) share
+        cross join lateral (select l as number, w as bits) fit"
+    );
+    let rows = store.database.query(&sql, params![last, bits, numbers, wanted_last, wanted_bits]).await.unwrap();
     for (index, row) in rows.iter().enumerate() {
         // The highest bit stands for nothing.
         let bits_of = |name: &str| row.get::<_, i64>(name) & i64::MAX;
