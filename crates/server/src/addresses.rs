@@ -26,6 +26,9 @@ const ADDRESSES_MAX: usize = 10_000;
 const OFFENCES: f64 = 10.0;
 /// How long they wait.
 const OFFENCE_DELAY: Duration = Duration::from_secs(1);
+/// Connections that an address with no room left may put in the place of its own idle ones, in a
+/// row and a second, before its new ones have to wait.
+const REPLACEMENTS: f64 = 50.0;
 
 /// Headers that carry a credential. Whether it is good is found out later.
 const CREDENTIALS: [&str; 7] =
@@ -48,6 +51,7 @@ pub(crate) struct Address {
     /// Requests without a credential that it may still send.
     unauthenticated: Mutex<Bucket>,
     offences: Mutex<Bucket>,
+    replacements: Mutex<Bucket>,
     begun: Instant,
 }
 
@@ -58,6 +62,7 @@ impl Address {
             requests: AtomicUsize::new(0),
             unauthenticated: Mutex::new(Bucket { tokens: unauthenticated, at }),
             offences: Mutex::new(Bucket { tokens: OFFENCES, at }),
+            replacements: Mutex::new(Bucket { tokens: REPLACEMENTS, at }),
             begun,
         }
     }
@@ -192,31 +197,46 @@ impl Addresses {
         self.with(|places| self.place(places, from).address.clone())
     }
 
-    /// Lets a connection in, if need be in the place of one that is idle. `None` when there is no
-    /// room for it. A trusted proxy speaks for many, and has no limit of its own.
-    pub(crate) fn open(self: &Arc<Self>, from: IpAddr, is_proxy: bool) -> Option<Open> {
+    /// Lets a connection in, if need be in the place of one that is idle. A trusted proxy speaks for
+    /// many, and has no limit of its own.
+    pub(crate) fn open(self: &Arc<Self>, from: IpAddr, is_proxy: bool) -> Result<Open, Shut> {
         let activity = Arc::new(Activity::new());
         let address = self.with(|places| {
             let (count, max) = (places.connections, self.connections_max);
             let place = self.place(places, from);
-            if !is_proxy && place.open.len() >= self.per_address_max && !place.close_idle() {
-                return None;
-            }
             let address = place.address.clone();
+            if !is_proxy && place.open.len() >= self.per_address_max {
+                // Those it loses come back at once, and so on without an end.
+                if !address.take(&address.replacements, REPLACEMENTS, 1) {
+                    return Err(Shut::ForNow);
+                }
+                if !place.close_idle() {
+                    return Err(Shut::Full);
+                }
+            }
             if count >= max && !places.close_idle() {
-                return None;
+                return Err(Shut::Full);
             }
             self.place(places, from).add(activity.clone());
             places.connections += 1;
-            Some(address)
+            Ok(address)
         })?;
-        Some(Open { addresses: self.clone(), from: network(from), address, activity })
+        Ok(Open { addresses: self.clone(), from: network(from), address, activity })
     }
 
     /// Closes an idle connection, because the system has no room for another.
     pub(crate) fn relieve(&self) {
         self.with(Places::close_idle);
     }
+}
+
+/// Why a connection was not let in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shut {
+    /// There is no room for it, and none is idle.
+    Full,
+    /// Its address has no room left, and puts new connections in the place of its own too fast.
+    ForNow,
 }
 
 /// A connection that was let in.
@@ -246,6 +266,24 @@ impl Drop for Open {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_crowd_that_comes_back_at_once_has_to_wait_and_others_do_not() {
+        let settings = Settings { connections_per_address_max: 2, ..Settings::default() };
+        let addresses = Arc::new(Addresses::new(&settings, 1_000));
+        let crowd = "192.0.2.7".parse().unwrap();
+        let mut open = Vec::new();
+        let shut = loop {
+            match addresses.open(crowd, false) {
+                Ok(one) => open.push(one),
+                Err(shut) => break shut,
+            }
+        };
+        assert_eq!(shut, Shut::ForNow);
+        assert!(open.len() >= 2 + REPLACEMENTS as usize && open.len() < 200, "{}", open.len());
+        assert!(addresses.open("192.0.2.8".parse().unwrap(), false).is_ok());
+        assert!(addresses.open(crowd, true).is_ok(), "a trusted proxy has no limit of its own");
+    }
 
     #[test]
     fn addresses_of_one_subscriber_are_one_place() {

@@ -21,13 +21,13 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-use crate::addresses::{Addresses, Open, network};
+use crate::addresses::{Addresses, Open, Shut, network};
 use crate::answers::{Answer, SharedByAll};
 use crate::framing::Framing;
 use crate::http::Peer;
@@ -51,6 +51,8 @@ const RESETS_MAX: f64 = 2.0 * STREAMS_MAX as f64;
 const RESETS_PER_SECOND: f64 = 100.0;
 /// Open files that are no connections: the store's, artifacts, programs.
 const OTHER_FILES: usize = 128;
+/// How long a connection waits whose address has no room left and opens others all the time.
+const HOLD: Duration = Duration::from_secs(5);
 
 /// Where connections come from: a socket, or a simulator.
 pub trait Listener: Send + 'static {
@@ -74,6 +76,7 @@ impl Listener for tokio::net::TcpListener {
 /// Accepts connections until `stop`, then lets those that are open finish what they are doing.
 pub async fn serve(app: &App, mut listener: impl Listener, router: Router, stop: CancellationToken) {
     let addresses = Arc::new(Addresses::new(&app.settings, connections_max(&app.settings)));
+    let held = Arc::new(Semaphore::new(files_max().saturating_sub(connections_max(&app.settings))));
     let tasks = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
@@ -83,13 +86,15 @@ pub async fn serve(app: &App, mut listener: impl Listener, router: Router, stop:
         match accepted {
             Ok((io, peer)) => {
                 let is_proxy = app.proxies.trust(peer.ip());
-                let Some(open) = addresses.open(peer.ip(), is_proxy) else {
-                    app.metrics.connections_refused.inc();
-                    tracing::debug!(%peer, "a connection is refused: there is no room for it, and none is idle");
-                    continue;
-                };
                 let server = Served { app: app.clone(), addresses: addresses.clone(), router: router.clone() };
-                tasks.spawn(connection(server, io, peer, is_proxy, open, stop.clone()));
+                match addresses.open(peer.ip(), is_proxy) {
+                    Ok(open) => drop(tasks.spawn(connection(server, io, peer, is_proxy, open, stop.clone()))),
+                    Err(Shut::ForNow) => match held.clone().try_acquire_owned() {
+                        Ok(place) => drop(tasks.spawn(hold(server, io, peer, place, stop.clone()))),
+                        Err(_) => refuse(app, peer),
+                    },
+                    Err(Shut::Full) => refuse(app, peer),
+                }
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -107,11 +112,38 @@ pub async fn serve(app: &App, mut listener: impl Listener, router: Router, stop:
     }
 }
 
+/// Lets a connection wait whose address puts new ones in the place of old ones too fast, and then
+/// in, if it may. Turned away, it would be back at once.
+async fn hold<I>(server: Served, io: I, peer: SocketAddr, place: OwnedSemaphorePermit, stop: CancellationToken)
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    tokio::select! {
+        () = tokio::time::sleep(HOLD) => {}
+        () = stop.cancelled() => return,
+    }
+    drop(place);
+    match server.addresses.open(peer.ip(), false) {
+        Ok(open) => connection(server, io, peer, false, open, stop).await,
+        Err(_) => refuse(&server.app, peer),
+    }
+}
+
+fn refuse(app: &App, peer: SocketAddr) {
+    app.metrics.connections_refused.inc();
+    tracing::debug!(%peer, "a connection is refused: there is no room for it, and none is idle");
+}
+
+/// Connections that the system allows.
+fn files_max() -> usize {
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let most = files.map_or(Semaphore::MAX_PERMITS, |files| usize::try_from(files).unwrap_or(Semaphore::MAX_PERMITS));
+    most.saturating_sub(OTHER_FILES).clamp(1, Semaphore::MAX_PERMITS)
+}
+
 /// Connections that there may be: as many as the settings say, and the system allows.
 fn connections_max(settings: &Settings) -> usize {
-    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let most = files.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
-    let most = most.saturating_sub(OTHER_FILES).max(1);
+    let most = files_max();
     if most < settings.connections_max {
         tracing::warn!(
             connections_max = settings.connections_max,
