@@ -35,7 +35,11 @@ pub(super) async fn greet(app: &App, who: &Authenticated, hello: v1::Hello) -> R
     let (mut leases, mut foreign) = (Vec::with_capacity(hello.leases.len()), Vec::new());
     for v1::RunLease { run_id: run, lease } in hello.leases {
         // One that another installation has given, which stood at this address before, is lost as any other: the worker goes on with new work.
-        match run_id(&run).and_then(|run| workflows::open(app, run, &lease)) {
+        let opened = match run_id(&run) {
+            Ok(run) => service::open_lease(app, &who.caller, run, &lease).await,
+            Err(error) => Err(error),
+        };
+        match opened {
             Ok(opened) => leases.push((opened, lease)),
             Err(_) => foreign.push(run),
         }

@@ -153,7 +153,7 @@ impl Shown {
             return Ok(Proof::Machine(machine));
         }
         if let Some(lease) = &self.lease {
-            return Ok(Proof::Lease(lease));
+            return Ok(Proof::Lease(self.key()?, lease));
         }
         match (&self.worker, self.worker_id.as_deref().or(worker_id)) {
             (Some(token), _) => Ok(Proof::BuilderToken(self.caller.as_deref(), token)),

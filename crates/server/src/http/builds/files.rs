@@ -154,7 +154,7 @@ pub(super) async fn certs_secure(
             return Err(Error::Forbidden("send X-Build-Id: it must repeat the build's id".into()));
         }
         // The token of a machine or a lease is good for one build only.
-        (Some(_), _) | (None, Proof::Machine(_) | Proof::Lease(_)) => {}
+        (Some(_), _) | (None, Proof::Machine(_) | Proof::Lease(..)) => {}
     }
     let archive = machines::certs(&app, &proof, &id).await?;
     let certs = baton_archive::certs(std::io::Cursor::new(&archive[..]))
