@@ -174,9 +174,11 @@ def ends_have_a_cause(evidence):
     for run, fails in causes["failed"].items():
         stored = evidence.stored.get(run)
         for one in fails:
-            if stored and one.is_ok and not one.what["retryable"] and stored.state != "failed":
+            # A run that somebody wants cancelled ends so, and the worker is told.
+            told = one.tries[-1].answer.get("state", "failed")
+            if stored and one.is_ok and not one.what["retryable"] and stored.state != told:
                 yield Violation(
-                    "output", run, f"{one.name} failed it for good; stored is {stored.state}"
+                    "output", run, f"{one.name} was told {told}; stored is {stored.state}"
                 )
 
 

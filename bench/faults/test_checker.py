@@ -66,10 +66,20 @@ class Story:
         return self.call("heartbeat", what, answer={"lost": list(lost)}, **more)
 
     def write(
-        self, verb, epoch=1, token=None, run="r", outcome=OK, code=None, retryable=True, **more
+        self,
+        verb,
+        epoch=1,
+        token=None,
+        run="r",
+        outcome=OK,
+        code=None,
+        retryable=True,
+        state=None,
+        **more,
     ):
         what = {"run": run, "epoch": epoch, "worker": "w", "token": token, "retryable": retryable}
-        answer = {"code": code} if outcome == REFUSED else {"state": "completed"}
+        state = state or ("failed" if verb == "fail" else "completed")
+        answer = {"code": code} if outcome == REFUSED else {"state": state}
         return self.call(verb, what, outcome, answer, **more)
 
     def get(self, state, token=None, epoch=1, run="r", outcome=OK, **more):
@@ -160,6 +170,11 @@ class Judging(unittest.TestCase):
     def test_a_run_that_failed_for_good_and_was_completed(self):
         story = Story().submit().claim("w1").write("fail", retryable=False).claim("w2", epoch=2)
         self.finds(story.write("complete", epoch=2, token="t").ends("completed", "t", 2), "output")
+
+    def test_a_run_that_failed_for_good_while_it_was_being_cancelled(self):
+        story = Story().submit().claim("w1").call("cancel", {"run": "r"}, OK, {})
+        story.write("fail", retryable=False, state="cancelled")
+        self.finds(story.ends("cancelled"))
 
     def test_one_epoch_with_two_holders(self):
         self.finds(

@@ -28,6 +28,13 @@ impl Answered {
         number > 0 && self.last.saturating_sub(number) >= WINDOW
     }
 
+    /// Whether a worker that asks with this number although it was answered begins from there: it
+    /// uses its last number again, or counts from the beginning. Any other is a late copy of a call
+    /// that was answered elsewhere, and nobody waits for it.
+    pub fn may_reopen(self, number: i64, only_old: bool) -> bool {
+        self.has(number) && (self.is_old(number) || !only_old && number == self.last)
+    }
+
     /// Notes that the claim with this number was answered.
     #[must_use]
     pub fn with(self, number: i64) -> Answered {
@@ -72,7 +79,10 @@ mod tests {
         let late = one.with(3);
         assert!(late.has(1) && !late.has(2) && late.has(3) && late.with(2).has(2));
         assert!(!late.without(3).has(3) && late.without(3).has(1));
+        assert!(late.may_reopen(3, false) && !late.may_reopen(3, true));
+        assert!(!late.may_reopen(1, false) && !late.may_reopen(2, false) && !late.may_reopen(4, false));
         let far = late.with(3 + WINDOW);
+        assert!(far.may_reopen(3, true) && far.may_reopen(3, false));
         assert!(far.is_old(3) && !far.is_old(4) && !far.is_old(0));
         assert!(far.has(3) && far.has(2) && !far.has(2 + WINDOW), "what is far behind counts as answered");
         assert!(!far.without(1).has(1) && far.without(1).has(0).eq(&false));

@@ -77,75 +77,99 @@ impl Purpose {
         }
     }
 
-    fn token(self, secret: &[u8], run: RunId, epoch: Epoch) -> String {
-        let (prefix, mac) = (self.prefix(), self.mac(secret, run, epoch));
-        match epoch.mark() {
-            0 => format!("{prefix}{epoch}_{mac}"),
-            mark => format!("{prefix}{epoch}_{mark:08x}_{mac}"),
+    fn token(self, secret: &[u8], run: RunId, epoch: Epoch, tenant: Option<Tenant>) -> String {
+        let (prefix, mac) = (self.prefix(), self.mac(secret, run, epoch, tenant));
+        match (epoch.mark(), tenant) {
+            (0, _) => format!("{prefix}{epoch}_{mac}"),
+            (mark, None) => format!("{prefix}{epoch}_{mark:08x}_{mac}"),
+            (mark, Some(Tenant(tenant))) => format!("{prefix}{epoch}_{mark:08x}_{tenant:08x}_{mac}"),
         }
     }
 
-    fn open(self, secret: &[u8], run: RunId, token: &str) -> Option<Epoch> {
-        let (number, rest) = token.strip_prefix(self.prefix())?.split_once('_')?;
-        let number = Epoch::new(number.parse().ok()?);
-        let epoch = match rest.split_once('_') {
-            None => number,
-            Some((mark, _)) => number.marked(u32::from_str_radix(mark, 16).ok()?),
+    fn open(self, secret: &[u8], run: RunId, token: &str) -> Option<(Epoch, Option<Tenant>)> {
+        let mut parts = token.strip_prefix(self.prefix())?.splitn(4, '_');
+        let number = Epoch::new(parts.next()?.parse().ok()?);
+        let bits = |part: &str| u32::from_str_radix(part, 16).ok();
+        let (epoch, tenant) = match (parts.next()?, parts.next(), parts.next()) {
+            (_, None, _) => (number, None),
+            (mark, Some(_), None) => (number.marked(bits(mark)?), None),
+            (mark, Some(tenant), Some(_)) => {
+                (number.marked(bits(mark)?), Some(Tenant(bits(tenant).filter(|bits| *bits != 0)?)))
+            }
         };
         // The whole token, so that there is one spelling of each.
-        is_same_text(&self.token(secret, run, epoch), token).then_some(epoch)
+        is_same_text(&self.token(secret, run, epoch, tenant), token).then_some((epoch, tenant))
     }
 
-    fn mac(self, secret: &[u8], run: RunId, epoch: Epoch) -> String {
+    fn mac(self, secret: &[u8], run: RunId, epoch: Epoch, tenant: Option<Tenant>) -> String {
         let (number, mark) = (epoch.number().to_be_bytes(), epoch.mark().to_be_bytes());
-        // Leases from before there were marks stay good.
-        let mark: &[u8] = if epoch.mark() == 0 { &[] } else { &mark };
-        mac(secret, &[self.word(), run.0.as_bytes(), &number, mark])
+        let tenant = tenant.map_or([0; 4], |Tenant(bits)| bits.to_be_bytes());
+        // Leases from before there were marks, and tenants, stay good.
+        let (mark, tenant): (&[u8], &[u8]) = match (epoch.mark(), tenant) {
+            (0, _) => (&[], &[]),
+            (_, [0, 0, 0, 0]) => (&mark, &[]),
+            (_, _) => (&mark, &tenant),
+        };
+        mac(secret, &[self.word(), run.0.as_bytes(), &number, mark, tenant])
     }
 }
 
-/// The token that proves a claim: `bl_<number>_<mark>_<mac>`. It is derived from the installation's
-/// secret, the run and the epoch, so every server can check it and a later claim makes it stale.
-/// The mark is random, so it stays stale even where the database has forgotten the claim and counts
-/// the same number again.
-pub fn lease(secret: &[u8], run: RunId, epoch: Epoch) -> String {
-    Purpose::Lease.token(secret, run, epoch)
+/// A namespace as a lease token names it: 32 bits that say nothing to whoever has no secret.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tenant(u32);
+
+impl Tenant {
+    /// The bits of this namespace.
+    pub fn of(secret: &[u8], namespace: &str) -> Tenant {
+        let [a, b, c, d, ..] = mac_bits(secret, &[b"namespace", namespace.as_bytes()]);
+        // Zero would be no tenant.
+        Tenant(u32::from_be_bytes([a, b, c, d]).max(1))
+    }
 }
 
-/// Reads the epoch from a lease token of this run, or `None` when the token is not one of ours.
-pub fn open_lease(secret: &[u8], run: RunId, token: &str) -> Option<Epoch> {
+/// The token that proves a claim: `bl_<number>_<mark>_<tenant>_<mac>`. It is derived from the
+/// installation's secret, the run, the epoch and the run's namespace, so every server can check it,
+/// a later claim makes it stale, and nobody has to look up whose run it is. The mark is random, so
+/// it stays stale even where the database has forgotten the claim and counts the same number again.
+pub fn lease(secret: &[u8], run: RunId, epoch: Epoch, namespace: &str) -> String {
+    Purpose::Lease.token(secret, run, epoch, Some(Tenant::of(secret, namespace)))
+}
+
+/// Reads the epoch, and whose run it is, from a lease token of this run, or `None` when the token
+/// is not one of ours. Tokens from before say no tenant.
+pub fn open_lease(secret: &[u8], run: RunId, token: &str) -> Option<(Epoch, Option<Tenant>)> {
     Purpose::Lease.open(secret, run, token)
 }
 
 /// The password with which a machine that builds for this lease makes itself known, once.
 pub fn otp(secret: &[u8], run: RunId, epoch: Epoch) -> String {
-    Purpose::Otp.token(secret, run, epoch)
+    Purpose::Otp.token(secret, run, epoch, None)
 }
 
 /// Reads the epoch from a one-time password of this run.
 pub fn open_otp(secret: &[u8], run: RunId, token: &str) -> Option<Epoch> {
-    Purpose::Otp.open(secret, run, token)
+    Purpose::Otp.open(secret, run, token).map(|(epoch, _)| epoch)
 }
 
 /// The token of a machine that builds for this lease. It dies with the lease.
 pub fn machine(secret: &[u8], run: RunId, epoch: Epoch) -> String {
-    Purpose::Machine.token(secret, run, epoch)
+    Purpose::Machine.token(secret, run, epoch, None)
 }
 
 /// Reads the epoch from a machine's token of this run.
 pub fn open_machine(secret: &[u8], run: RunId, token: &str) -> Option<Epoch> {
-    Purpose::Machine.open(secret, run, token)
+    Purpose::Machine.open(secret, run, token).map(|(epoch, _)| epoch)
 }
 
 /// A token with which whoever watches the machine of this lease sends its heartbeats, and does
 /// nothing else. It dies with the lease.
 pub fn beat(secret: &[u8], run: RunId, epoch: Epoch) -> String {
-    Purpose::Beat.token(secret, run, epoch)
+    Purpose::Beat.token(secret, run, epoch, None)
 }
 
 /// Reads the epoch from a token for heartbeats of this run.
 pub fn open_beat(secret: &[u8], run: RunId, token: &str) -> Option<Epoch> {
-    Purpose::Beat.open(secret, run, token)
+    Purpose::Beat.open(secret, run, token).map(|(epoch, _)| epoch)
 }
 
 /// The token with which whoever submitted a build follows it.
@@ -207,7 +231,7 @@ fn mac(secret: &[u8], parts: &[&[u8]]) -> String {
 }
 
 /// 128 bits, keyed by the secret. The first part tells the kinds apart, and the others of a kind
-/// have the same lengths; only a mark may be missing at the end.
+/// have the same lengths; only a tenant, or a mark and a tenant, may be missing at the end.
 fn mac_bits(secret: &[u8], parts: &[&[u8]]) -> [u8; 16] {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
     parts.iter().for_each(|part| mac.update(part));
@@ -244,18 +268,23 @@ mod tests {
     #[test]
     fn a_lease_opens_only_its_own_run_and_epoch() {
         let run = RunId::new(1_000, 1, 1);
-        let token = lease(SECRET, run, Epoch::new(7));
-        assert!(token.starts_with("bl_7_"));
-        assert_eq!(open_lease(SECRET, run, &token), Some(Epoch::new(7)));
+        let (seven, marked) = (Epoch::new(7), Epoch::new(7).marked(0xab));
+        let token = lease(SECRET, run, marked, "alpha");
+        assert!(token.starts_with("bl_7_000000ab_"));
+        assert_eq!(open_lease(SECRET, run, &token), Some((marked, Some(Tenant::of(SECRET, "alpha")))));
         assert_eq!(open_lease(SECRET, RunId::new(1_000, 2, 1), &token), None);
         assert_eq!(open_lease(b"another", run, &token), None);
-        assert_eq!(open_lease(SECRET, run, &token.replace("bl_7_", "bl_8_")), None);
-        let marked = lease(SECRET, run, Epoch::new(7).marked(0xab));
-        assert!(marked.starts_with("bl_7_000000ab_") && marked != token);
-        assert_eq!(open_lease(SECRET, run, &marked), Some(Epoch::new(7).marked(0xab)));
-        for other in ["bl_7_000000ac_", "bl_7_AB_", "bl_07_000000ab_", "bl_7_"] {
-            assert_eq!(open_lease(SECRET, run, &marked.replace("bl_7_000000ab_", other)), None, "{other}");
+        for other in ["bl_8_000000ab_", "bl_7_000000ac_", "bl_7_AB_", "bl_07_000000ab_", "bl_7_"] {
+            assert_eq!(open_lease(SECRET, run, &token.replace("bl_7_000000ab_", other)), None, "{other}");
         }
+        let others = lease(SECRET, run, marked, "beta");
+        let (tenant, foreign) = (token.split('_').nth(3).unwrap(), others.split('_').nth(3).unwrap());
+        assert_ne!(tenant, foreign);
+        assert_eq!(open_lease(SECRET, run, &token.replace(tenant, foreign)), None, "another tenant");
+        // From before there were tenants, and before there were marks.
+        let before = Purpose::Lease.token(SECRET, run, marked, None);
+        assert_eq!(open_lease(SECRET, run, &before), Some((marked, None)));
+        assert_eq!(open_lease(SECRET, run, &lease(SECRET, run, seven, "alpha")), Some((seven, None)));
         for broken in ["", "bl_", "bl_7", "bl_7_", "bl_x_y", "bl_-1_a", "bl_99999999999_a"] {
             assert_eq!(open_lease(SECRET, run, broken), None, "{broken}");
         }
@@ -264,9 +293,13 @@ mod tests {
     #[test]
     fn no_token_is_good_for_another_purpose() {
         let run = RunId::new(1_000, 1, 1);
-        let tokens = [lease, otp, machine, beat].map(|make| make(SECRET, run, Epoch::new(3)));
+        let epoch = Epoch::new(3).marked(5);
+        let lease = Purpose::Lease.token(SECRET, run, epoch, None);
+        let [otp, machine, beat] = [otp, machine, beat].map(|make| make(SECRET, run, epoch));
+        let tokens = [lease, otp, machine, beat];
         type Open = fn(&[u8], RunId, &str) -> Option<Epoch>;
-        let readers: [Open; 4] = [open_lease, open_otp, open_machine, open_beat];
+        let lease_of: Open = |secret, run, token| open_lease(secret, run, token).map(|(epoch, _)| epoch);
+        let readers: [Open; 4] = [lease_of, open_otp, open_machine, open_beat];
         for (made_for, token) in tokens.iter().enumerate() {
             for (read_as, open) in readers.iter().enumerate() {
                 assert_eq!(open(SECRET, run, token).is_some(), made_for == read_as, "{token}");

@@ -76,9 +76,13 @@ impl Caller {
         )))
     }
 
-    /// Refuses unless the caller may act for a worker of this namespace that registered with this key. Administrators may act for all.
+    /// Refuses unless the caller may act for a worker of this namespace that registered with this
+    /// key. Administrators may act for all. A worker of a foreign namespace is unknown.
     pub fn may_act_for(&self, worker: impl Display, key_id: Option<&str>, namespace: &str) -> Result<(), Error> {
-        self.may(Scope::Worker, namespace)?;
+        self.has(Scope::Worker)?;
+        if !self.sees(namespace) {
+            return Err(Error::no_worker(worker));
+        }
         if self.has(Scope::Admin).is_ok() || key_id.is_none_or(|own| own == self.key_id) {
             return Ok(());
         }

@@ -53,6 +53,8 @@ const RESETS_PER_SECOND: f64 = 100.0;
 const OTHER_FILES: usize = 128;
 /// How long a connection waits whose address has no room left and opens others all the time.
 const HOLD: Duration = Duration::from_secs(5);
+/// Connections that wait so at once.
+const HELD_MAX: usize = 4_096;
 
 /// Where connections come from: a socket, or a simulator.
 pub trait Listener: Send + 'static {
@@ -75,8 +77,9 @@ impl Listener for tokio::net::TcpListener {
 
 /// Accepts connections until `stop`, then lets those that are open finish what they are doing.
 pub async fn serve(app: &App, mut listener: impl Listener, router: Router, stop: CancellationToken) {
-    let addresses = Arc::new(Addresses::new(&app.settings, connections_max(&app.settings)));
-    let held = Arc::new(Semaphore::new(files_max().saturating_sub(connections_max(&app.settings))));
+    let most = connections_max(&app.settings);
+    let addresses = Arc::new(Addresses::new(&app.settings, most));
+    let held = Arc::new(Semaphore::new((files_max().saturating_sub(most) / 2).min(HELD_MAX)));
     let tasks = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
@@ -124,7 +127,8 @@ where
     }
     drop(place);
     match server.addresses.open(peer.ip(), false) {
-        Ok(open) => connection(server, io, peer, false, open, stop).await,
+        // In a box: those that wait need no room for it yet.
+        Ok(open) => Box::pin(connection(server, io, peer, false, open, stop)).await,
         Err(_) => refuse(&server.app, peer),
     }
 }

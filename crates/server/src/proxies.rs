@@ -81,6 +81,11 @@ impl Proxies {
     }
 }
 
+/// True when somebody says to have passed this request on.
+pub fn is_forwarded(headers: &HeaderMap) -> bool {
+    [FORWARDED.as_str(), X_FORWARDED_FOR, "via", "x-real-ip"].iter().any(|name| headers.contains_key(*name))
+}
+
 /// The addresses that proxies have added, in their order; `None` for what is no address.
 /// `Forwarded` counts where both are there.
 fn forwarded(headers: &HeaderMap) -> Vec<Option<IpAddr>> {

@@ -134,8 +134,8 @@ pub trait Store: Builds + Workflows + Payloads + Schedules + Namespaces + Pools 
     /// brought.
     async fn answer_claims(&self, claims: Vec<(WorkerId, i64)>) -> StoreResult<Vec<bool>>;
     /// A worker begins to ask with this number, although it was answered before. Nothing is changed
-    /// when the worker holds something of it after all, which is the answer; or with `only_old`,
-    /// when the number is not far behind the last one that was answered.
+    /// when the worker holds something of it after all, which is the answer, or where
+    /// [`baton_core::Answered::may_reopen`] says no.
     async fn reopen_claim(&self, worker: WorkerId, claim_no: i64, only_old: bool) -> StoreResult<Vec<Claimed>>;
     /// Runs that a worker got longer than `age_ms` ago and still holds, without those it knows of; at most `limit`.
     async fn strays(

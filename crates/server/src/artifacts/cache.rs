@@ -10,8 +10,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use baton_proto::NAMESPACE_DEFAULT;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
+use sha2::{Digest, Sha256};
 
 use super::Storage;
 use super::digest::Sha256Sum;
@@ -25,13 +27,63 @@ use crate::entropy::Entropy;
 const KEEP_PERCENT: u64 = 90;
 /// Uses remembered at most; beyond it the rest look as old as they are.
 const USES_MAX: usize = 1_000_000;
-/// Bytes of one use in a record: the sum, and the microsecond of its last use.
+/// Bytes of one use in a record: the file's mark, and the microsecond of its last use.
 const USE_BYTES: usize = 32 + 8;
 /// Records of servers that have not written for so long are forgotten; their uses have long been read by others.
 const RECORD_LIFE: Duration = Duration::from_secs(24 * 3_600);
 /// Files used this recently are deleted only as far as the limit demands: somebody may be about to fetch what they were told
 /// is there.
 const FRESH: Duration = Duration::from_secs(60);
+
+/// A file of the cache. Each namespace has its own: what one has put, no other learns of.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Cached {
+    /// Stands for its namespace; none is the default one.
+    tenant: Option<u64>,
+    sum: Sha256Sum,
+}
+
+impl Cached {
+    /// The file with this sum in this namespace.
+    pub fn new(namespace: &str, sum: Sha256Sum) -> Cached {
+        let tenant = || {
+            let hash = Sha256::digest(namespace.as_bytes());
+            hash.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
+        };
+        Cached { tenant: (namespace != NAMESPACE_DEFAULT).then(tenant), sum }
+    }
+
+    /// The file with this name in the storage. The cache's own records have other names.
+    fn named(name: &str) -> Option<Cached> {
+        match name.split_once('-') {
+            Some((tenant, sum)) => {
+                Some(Cached { tenant: Some(u64::from_str_radix(tenant, 16).ok()?), sum: sum.parse().ok()? })
+            }
+            None => Some(Cached { tenant: None, sum: name.parse().ok()? }),
+        }
+    }
+
+    /// Where it is, for a [`super::Download`].
+    pub fn path(&self) -> ArtifactPath {
+        ArtifactPath::cached(self.tenant, &self.sum)
+    }
+
+    /// Its sum.
+    pub fn sum(&self) -> Sha256Sum {
+        self.sum
+    }
+
+    /// Stands for it in the records of uses.
+    fn mark(&self) -> Sha256Sum {
+        match self.tenant {
+            None => self.sum,
+            Some(tenant) => {
+                let hash = Sha256::new().chain_update(tenant.to_be_bytes()).chain_update(self.sum.0);
+                Sha256Sum(hash.finalize().into())
+            }
+        }
+    }
+}
 
 /// What a pass did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -49,7 +101,7 @@ pub struct Cache {
     bytes_max: u64,
     /// Names this server's record.
     server: u64,
-    /// When files were last used, in microseconds since 1970.
+    /// When files were last used, by their marks, in microseconds since 1970.
     uses: Mutex<HashMap<Sha256Sum, u64>>,
     /// What the cache has, as far as this server knows.
     bytes: AtomicU64,
@@ -70,13 +122,13 @@ impl Cache {
     }
 
     /// Stores a file, which must have this sum. One that is there already is taken as it is, and the source is not read.
-    pub async fn put(&self, sum: Sha256Sum, source: Source<'_>, length: Option<u64>) -> Result<Stored, StorageError> {
-        if let Some(size) = self.has(sum).await? {
-            return Ok(Stored { size, sha256: sum });
+    pub async fn put(&self, file: Cached, source: Source<'_>, length: Option<u64>) -> Result<Stored, StorageError> {
+        if let Some(size) = self.has(file).await? {
+            return Ok(Stored { size, sha256: file.sum });
         }
-        let terms = Terms { bytes_max: self.bytes_max, length, sha256: Some(sum) };
-        let stored = self.storage.put(&ArtifactPath::cached(&sum), source, terms).await?;
-        self.used(sum);
+        let terms = Terms { bytes_max: self.bytes_max, length, sha256: Some(file.sum) };
+        let stored = self.storage.put(&file.path(), source, terms).await?;
+        self.used(file);
         let bytes = self.bytes.fetch_add(stored.size, Ordering::Relaxed) + stored.size;
         if bytes > self.bytes_max {
             self.pass().await?;
@@ -85,23 +137,19 @@ impl Cache {
     }
 
     /// The size of a file, if it is there. Counts as a use: who asks is about to rely on it.
-    pub async fn has(&self, sum: Sha256Sum) -> Result<Option<u64>, StorageError> {
-        let found = self.storage.stat(&ArtifactPath::cached(&sum)).await?;
+    pub async fn has(&self, file: Cached) -> Result<Option<u64>, StorageError> {
+        let found = self.storage.stat(&file.path()).await?;
         if found.is_some() {
-            self.used(sum);
+            self.used(file);
         }
         Ok(found.map(|found| found.size))
     }
 
-    /// Where a file is, for a [`super::Download`].
-    pub fn path(&self, sum: Sha256Sum) -> ArtifactPath {
-        ArtifactPath::cached(&sum)
-    }
-
-    fn used(&self, sum: Sha256Sum) {
+    fn used(&self, file: Cached) {
+        let (mark, now) = (file.mark(), microseconds(SystemTime::now()));
         let mut uses = self.uses.lock().expect("nobody panics while holding it");
-        if uses.len() < USES_MAX || uses.contains_key(&sum) {
-            uses.insert(sum, microseconds(SystemTime::now()));
+        if uses.len() < USES_MAX || uses.contains_key(&mark) {
+            uses.insert(mark, now);
         }
     }
 
@@ -114,9 +162,8 @@ impl Cache {
         let mut listing = self.storage.place.list(&Folder::cache());
         while let Some(entry) = listing.next().await {
             let Entry { name, stat } = entry?;
-            // The records have other names.
-            let Some(Ok(sum)) = name.rsplit('/').next().map(str::parse::<Sha256Sum>) else { continue };
-            files.push((microseconds(stat.modified), sum, stat.size));
+            let Some(file) = name.rsplit('/').next().and_then(Cached::named) else { continue };
+            files.push((microseconds(stat.modified), file, stat.size));
         }
         let evicted = self.evict(files).await?;
         self.bytes.store(evicted.bytes, Ordering::Relaxed);
@@ -124,15 +171,15 @@ impl Cache {
         Ok(evicted)
     }
 
-    /// `files` are what is there: when it was made, its sum, its size.
-    async fn evict(&self, mut files: Vec<(u64, Sha256Sum, u64)>) -> Result<Evicted, StorageError> {
+    /// `files` are what is there: when it was made, which it is, its size.
+    async fn evict(&self, mut files: Vec<(u64, Cached, u64)>) -> Result<Evicted, StorageError> {
         {
             let mut uses = self.uses.lock().expect("nobody panics while holding it");
-            for (used, sum, _) in &mut files {
-                *used = uses.get(sum).copied().unwrap_or(0).max(*used);
+            for (used, file, _) in &mut files {
+                *used = uses.get(&file.mark()).copied().unwrap_or(0).max(*used);
             }
             // What is gone needs no memory. Files put since the listing lose theirs, and look as new as they are.
-            *uses = files.iter().map(|(used, sum, _)| (*sum, *used)).take(USES_MAX).collect();
+            *uses = files.iter().map(|(used, file, _)| (file.mark(), *used)).take(USES_MAX).collect();
         }
         let mut evicted = Evicted { files: 0, bytes: files.iter().map(|(_, _, size)| size).sum() };
         if evicted.bytes <= self.bytes_max {
@@ -141,12 +188,12 @@ impl Cache {
         files.sort_unstable();
         let fresh = microseconds(SystemTime::now()).saturating_sub(FRESH.as_micros() as u64);
         let keep = self.bytes_max / 100 * KEEP_PERCENT;
-        for (used, sum, size) in files {
+        for (used, file, size) in files {
             if evicted.bytes <= keep || (used >= fresh && evicted.bytes <= self.bytes_max) {
                 break;
             }
-            self.storage.delete(&ArtifactPath::cached(&sum)).await?;
-            self.uses.lock().expect("nobody panics while holding it").remove(&sum);
+            self.storage.delete(&file.path()).await?;
+            self.uses.lock().expect("nobody panics while holding it").remove(&file.mark());
             evicted.files += 1;
             evicted.bytes -= size;
         }

@@ -31,7 +31,7 @@ mod sealed;
 mod uploads;
 mod url;
 
-pub use cache::{Cache, Evicted};
+pub use cache::{Cache, Cached, Evicted};
 pub use digest::{Sha256Sum, announced};
 pub use download::{Download, content_disposition};
 pub use error::{OpenError, StorageError};

@@ -59,10 +59,12 @@ impl ArtifactPath {
         ArtifactPath(format!("diagnostics/{}/{}.json", worker.0, date.0))
     }
 
-    /// A file named by what is in it: `cache/<first two digits>/<sha-256>`.
-    pub(super) fn cached(sum: &Sha256Sum) -> ArtifactPath {
+    /// A file named by what is in it: `cache/<first two digits>/<sha-256>` in the default namespace,
+    /// and `cache/<first two digits>/<tenant>-<sha-256>` in the others.
+    pub(super) fn cached(tenant: Option<u64>, sum: &Sha256Sum) -> ArtifactPath {
         let name = sum.to_string();
-        ArtifactPath(format!("cache/{}/{name}", &name[..2]))
+        let tenant = tenant.map_or_else(String::new, |tenant| format!("{tenant:016x}-"));
+        ArtifactPath(format!("cache/{}/{tenant}{name}", &name[..2]))
     }
 
     /// A file of the cache's own book-keeping.
@@ -77,7 +79,8 @@ impl ArtifactPath {
 
     /// The sum of a file that is named by what is in it.
     pub(super) fn sum(&self) -> Option<Sha256Sum> {
-        self.0.strip_prefix("cache/")?.split_once('/')?.1.parse().ok()
+        let name = self.0.strip_prefix("cache/")?.split_once('/')?.1;
+        name.rsplit('-').next()?.parse().ok()
     }
 
     /// Whether the file may be replaced by another one of the same name: reports of a day, and what

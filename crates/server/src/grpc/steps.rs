@@ -18,16 +18,16 @@ use crate::service::workflows::finish::Failed;
 use crate::service::workflows::invalid;
 use crate::service::workflows::steps::{FailedAttempt, Remembered};
 use crate::service::workflows::suspend::Suspended;
-use crate::service::{payloads, workflows};
+use crate::service::{open_lease, payloads, workflows};
 use crate::{App, Error};
 
 /// Longest time of a step that is believed.
 const TOOK_MS_MAX: Millis = 10 * 365 * 24 * 3_600 * 1_000;
 
-/// The lease a call names. The token is the proof: whoever has it may act on the run.
-fn lease(app: &App, caller: &Caller, run: &str, lease: &str) -> Result<LeaseRef, Error> {
+/// The lease a call names.
+async fn lease(app: &App, caller: &Caller, run: &str, lease: &str) -> Result<LeaseRef, Error> {
     caller.has(Scope::Worker)?;
-    workflows::open(app, run_id(run)?, lease)
+    open_lease(app, caller, run_id(run)?, lease).await
 }
 
 fn took(given: Option<prost_types::Duration>) -> Result<Millis, Error> {
@@ -43,7 +43,7 @@ pub(super) async fn begin_step(
     caller: &Caller,
     request: v1::BeginStepRequest,
 ) -> Result<v1::BeginStepResponse, Status> {
-    let lease = lease(app, caller, &request.run_id, &request.lease)?;
+    let lease = lease(app, caller, &request.run_id, &request.lease).await?;
     let write = workflows::steps::begin(lease, request.position, request.name)?;
     let Remembered { step: begun, .. } = workflows::steps::one(app, write).await?;
     let execute = begun.state == StepState::Begun;
@@ -68,7 +68,7 @@ pub(super) async fn complete_step(
     caller: &Caller,
     request: v1::CompleteStepRequest,
 ) -> Result<v1::CompleteStepResponse, Status> {
-    let lease = lease(app, caller, &request.run_id, &request.lease)?;
+    let lease = lease(app, caller, &request.run_id, &request.lease).await?;
     Ok(kept(workflows::steps::one(app, completed(app, lease, request)?).await?))
 }
 
@@ -102,7 +102,7 @@ pub(super) async fn fail_step(
     caller: &Caller,
     request: v1::FailStepRequest,
 ) -> Result<v1::FailStepResponse, Status> {
-    let lease = lease(app, caller, &request.run_id, &request.lease)?;
+    let lease = lease(app, caller, &request.run_id, &request.lease).await?;
     let remembered = workflows::steps::one(app, failed(app, lease, request)?).await?;
     Ok(again(&remembered, app.time.now().await.map_err(Error::from)?))
 }
@@ -141,7 +141,7 @@ pub(super) async fn suspend(
     caller: &Caller,
     request: v1::SuspendRequest,
 ) -> Result<v1::SuspendResponse, Status> {
-    let lease = lease(app, caller, &request.run_id, &request.lease)?;
+    let lease = lease(app, caller, &request.run_id, &request.lease).await?;
     Ok(suspended(workflows::suspend::one(app, suspension(lease, request)?).await?))
 }
 
@@ -161,7 +161,7 @@ pub(super) async fn await_messages(
     caller: &Caller,
     request: v1::AwaitMessagesRequest,
 ) -> Result<v1::AwaitMessagesResponse, Status> {
-    let lease = lease(app, caller, &request.run_id, &request.lease)?;
+    let lease = lease(app, caller, &request.run_id, &request.lease).await?;
     let wait = request.wait.map_or(Ok(0), |wait| span("wait", wait))?;
     let messages = workflows::messages::wait(app, lease, seen(request.seen), wait as u64).await?;
     Ok(v1::AwaitMessagesResponse { messages: messages.into_iter().map(message).collect() })
@@ -183,7 +183,7 @@ pub(super) async fn start_child(
     caller: &Caller,
     request: v1::StartChildRequest,
 ) -> Result<v1::StartChildResponse, Status> {
-    let lease = lease(app, caller, &request.run_id, &request.lease)?;
+    let lease = lease(app, caller, &request.run_id, &request.lease).await?;
     let child = child(lease, None, request)?;
     let started = one(workflows::children::many(app, caller, vec![child]).await?)?;
     Ok(v1::StartChildResponse { run_id: started.run.to_string() })
@@ -200,7 +200,7 @@ pub(super) async fn publish(
     caller: &Caller,
     request: v1::PublishRequest,
 ) -> Result<v1::PublishResponse, Status> {
-    let lease = lease(app, caller, &request.run_id, &request.lease)?;
+    let lease = lease(app, caller, &request.run_id, &request.lease).await?;
     one(workflows::publish::many(app, vec![published(app, lease, request.value)?]).await?)?;
     Ok(v1::PublishResponse {})
 }
@@ -215,7 +215,7 @@ pub(super) async fn complete_workflow(
     caller: &Caller,
     request: v1::CompleteWorkflowRequest,
 ) -> Result<v1::CompleteWorkflowResponse, Status> {
-    let lease = lease(app, caller, &request.run_id, &request.lease)?;
+    let lease = lease(app, caller, &request.run_id, &request.lease).await?;
     let state = one(workflows::finish::complete(app, vec![completion(app, lease, request.output)?]).await?)?;
     Ok(v1::CompleteWorkflowResponse { state: state_of(state) })
 }
@@ -240,7 +240,7 @@ pub(super) async fn fail_workflow(
     caller: &Caller,
     request: v1::FailWorkflowRequest,
 ) -> Result<v1::FailWorkflowResponse, Status> {
-    let lease = lease(app, caller, &request.run_id, &request.lease)?;
+    let lease = lease(app, caller, &request.run_id, &request.lease).await?;
     let now = app.time.now().await.map_err(Error::from)?;
     let state = one(workflows::finish::fail(app, vec![(lease, failure(request, now)?)]).await?)?;
     Ok(v1::FailWorkflowResponse { state: state_of(state) })
@@ -251,7 +251,7 @@ pub(super) async fn cancelled_workflow(
     caller: &Caller,
     request: v1::CancelledWorkflowRequest,
 ) -> Result<v1::CancelledWorkflowResponse, Status> {
-    let lease = lease(app, caller, &request.run_id, &request.lease)?;
+    let lease = lease(app, caller, &request.run_id, &request.lease).await?;
     let state = one(workflows::finish::cancelled(app, vec![(lease, request.message)]).await?)?;
     Ok(v1::CancelledWorkflowResponse { state: state_of(state) })
 }
@@ -261,7 +261,7 @@ pub(super) async fn continue_as_new(
     caller: &Caller,
     request: v1::ContinueAsNewRequest,
 ) -> Result<v1::StartWorkflowResponse, Status> {
-    let lease = lease(app, caller, &request.run_id, &request.lease)?;
+    let lease = lease(app, caller, &request.run_id, &request.lease).await?;
     Ok(started(&workflows::continue_as_new::one(app, lease, request.input).await?))
 }
 
@@ -270,7 +270,7 @@ pub(super) async fn give_back_workflow(
     caller: &Caller,
     request: v1::GiveBackWorkflowRequest,
 ) -> Result<v1::GiveBackWorkflowResponse, Status> {
-    let lease = lease(app, caller, &request.run_id, &request.lease)?;
+    let lease = lease(app, caller, &request.run_id, &request.lease).await?;
     let state = one(workflows::finish::give_back(app, vec![(lease, request.reason)]).await?)?;
     Ok(v1::GiveBackWorkflowResponse { state: state_of(state) })
 }

@@ -8,7 +8,6 @@ use baton_proto::{
     BATCH_LEASES_MAX, Batch, CompleteRun, FailRun, GiveBackRun, Outcome, Outcomes, Problem, RunState, SleepRun,
     StartRun,
 };
-use baton_store::Scope;
 
 use super::extract::{Auth, BatchJson, Json, Path, PayloadJson};
 use super::ok;
@@ -86,8 +85,7 @@ pub(super) async fn start(
     Path(id): Path<String>,
     Json(report): Json<StartRun>,
 ) -> Result<Response, Error> {
-    caller.has(Scope::Worker)?;
-    Ok(one(id.clone(), service::start::one(&app, in_path(&id, &report)?, &report.lease).await?))
+    Ok(one(id.clone(), service::start::one(&app, &caller, in_path(&id, &report)?, &report.lease).await?))
 }
 
 /// Work on several runs has begun.
@@ -98,9 +96,8 @@ pub(super) async fn start_batch(
     Auth(caller): Auth,
     BatchJson(batch): BatchJson<Batch<StartRun>>,
 ) -> Result<Response, Error> {
-    caller.has(Scope::Worker)?;
     let reports: Vec<_> = in_batch(batch)?.into_iter().map(|(run, report)| (run, report.lease)).collect();
-    Ok(all(&ids(&reports), service::start::many(&app, reports).await?))
+    Ok(all(&ids(&reports), service::start::many(&app, &caller, reports).await?))
 }
 
 /// The work is done.
@@ -112,8 +109,7 @@ pub(super) async fn complete(
     Path(id): Path<String>,
     PayloadJson(report): PayloadJson<CompleteRun>,
 ) -> Result<Response, Error> {
-    caller.has(Scope::Worker)?;
-    Ok(one(id.clone(), service::complete::one(&app, in_path(&id, &report)?, report).await?))
+    Ok(one(id.clone(), service::complete::one(&app, &caller, in_path(&id, &report)?, report).await?))
 }
 
 /// Several runs are done. Each is completed or refused on its own.
@@ -124,9 +120,8 @@ pub(super) async fn complete_batch(
     Auth(caller): Auth,
     BatchJson(batch): BatchJson<Batch<CompleteRun>>,
 ) -> Result<Response, Error> {
-    caller.has(Scope::Worker)?;
     let reports = in_batch(batch)?;
-    Ok(all(&ids(&reports), service::complete::many(&app, reports).await?))
+    Ok(all(&ids(&reports), service::complete::many(&app, &caller, reports).await?))
 }
 
 /// The attempt failed: the run is tried again by its policy, or ends.
@@ -138,8 +133,7 @@ pub(super) async fn fail(
     Path(id): Path<String>,
     Json(report): Json<FailRun>,
 ) -> Result<Response, Error> {
-    caller.has(Scope::Worker)?;
-    Ok(one(id.clone(), service::fail::one(&app, in_path(&id, &report)?, report).await?))
+    Ok(one(id.clone(), service::fail::one(&app, &caller, in_path(&id, &report)?, report).await?))
 }
 
 /// Several attempts failed.
@@ -150,9 +144,8 @@ pub(super) async fn fail_batch(
     Auth(caller): Auth,
     BatchJson(batch): BatchJson<Batch<FailRun>>,
 ) -> Result<Response, Error> {
-    caller.has(Scope::Worker)?;
     let reports = in_batch(batch)?;
-    Ok(all(&ids(&reports), service::fail::many(&app, reports).await?))
+    Ok(all(&ids(&reports), service::fail::many(&app, &caller, reports).await?))
 }
 
 /// The worker cannot go on: the run waits again, at the front.
@@ -164,8 +157,7 @@ pub(super) async fn give_back(
     Path(id): Path<String>,
     Json(report): Json<GiveBackRun>,
 ) -> Result<Response, Error> {
-    caller.has(Scope::Worker)?;
-    Ok(one(id.clone(), service::give_back::one(&app, in_path(&id, &report)?, report).await?))
+    Ok(one(id.clone(), service::give_back::one(&app, &caller, in_path(&id, &report)?, report).await?))
 }
 
 /// The worker cannot go on with several runs.
@@ -176,9 +168,8 @@ pub(super) async fn give_back_batch(
     Auth(caller): Auth,
     BatchJson(batch): BatchJson<Batch<GiveBackRun>>,
 ) -> Result<Response, Error> {
-    caller.has(Scope::Worker)?;
     let reports = in_batch(batch)?;
-    Ok(all(&ids(&reports), service::give_back::many(&app, reports).await?))
+    Ok(all(&ids(&reports), service::give_back::many(&app, &caller, reports).await?))
 }
 
 /// The run waits without a worker, for a time or until a moment.
@@ -190,7 +181,6 @@ pub(super) async fn sleep(
     Path(id): Path<String>,
     Json(report): Json<SleepRun>,
 ) -> Result<Response, Error> {
-    caller.has(Scope::Worker)?;
     let run = run_id(&id)?;
-    Ok(one(id, service::sleep::one(&app, run, report).await?))
+    Ok(one(id, service::sleep::one(&app, &caller, run, report).await?))
 }

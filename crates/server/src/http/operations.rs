@@ -1,11 +1,13 @@
 //! /healthz, /readyz, /metrics: for machines that watch machines. No credential; nothing secret.
 
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use baton_proto::Problem;
 use http::{StatusCode, header};
 
+use super::extract::{Peer, credential};
 use super::{answer, ok};
+use crate::proxies::is_forwarded;
 use crate::{App, Error};
 
 /// The process is alive.
@@ -35,10 +37,17 @@ pub(super) async fn readyz(State(app): State<App>) -> Result<Response, Error> {
 }
 
 /// Counters, for Prometheus.
-#[utoipa::path(get, path = "/metrics", tag = "operations", responses((status = 200, content_type = "text/plain")))]
-pub(super) async fn metrics(State(app): State<App>) -> Response {
+///
+/// They name namespaces, queues and pools, so they are for this machine,
+/// and for others with the key of the setting `metrics_key` or an API key that may read everything.
+#[utoipa::path(get, path = "/metrics", tag = "operations",
+    responses((status = 200, content_type = "text/plain"), (status = 401, body = Problem), (status = 403, body = Problem)))]
+pub(super) async fn metrics(State(app): State<App>, request: Request) -> Result<Response, Error> {
+    let from = request.extensions().get::<Peer>().map(|peer| peer.0);
+    crate::service::metrics::may_read(&app, credential(request.headers()), from, is_forwarded(request.headers()))
+        .await?;
     app.metrics.polls_waiting.set(app.dispatcher.waiting() as i64);
     app.metrics.store_statements.set(app.store.statements());
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    (StatusCode::OK, [(header::CONTENT_TYPE, kind)], app.metrics.text()).into_response()
+    Ok((StatusCode::OK, [(header::CONTENT_TYPE, kind)], app.metrics.text()).into_response())
 }

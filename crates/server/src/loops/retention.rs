@@ -15,7 +15,7 @@ pub(super) async fn pass(app: &App) -> Result<String, Error> {
     let ms = |setting: u64| Millis::try_from(setting).unwrap_or(Millis::MAX);
     let settings = app.current();
     let (runs_ms, workers_ms) = (ms(settings.retention_runs_ms), ms(settings.retention_workers_ms));
-    let audit_ms = ms(settings.retention_audit_ms);
+    let audit_ms = ms(settings.retention_audit_ms.max(settings.retention_audit_ms_min));
     let mut all = Retained::default();
     for _ in 0..ROUNDS_MAX {
         let gone = app.store.retain(runs_ms, workers_ms, audit_ms, DELETE_MAX).await?;

@@ -234,7 +234,7 @@ async fn named(app: &App, worker: WorkerId, claimed: Vec<Claimed>) -> Result<Vec
         let lane = app.lanes.name(run.lane).await?.ok_or(Error::Internal)?;
         runs.push(ClaimedRun {
             run_id: run.run.to_string(),
-            lease: token::lease(&app.secret, run.run, run.epoch),
+            lease: token::lease(&app.secret, run.run, run.epoch, &lane.namespace),
             epoch: run.epoch.number(),
             queue: lane.queue.clone(),
             kind: lane.kind.clone(),

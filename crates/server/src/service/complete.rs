@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use baton_core::RunId;
 use baton_proto::CompleteRun;
-use baton_store::{Completion, Store, Verdict};
+use baton_store::{Completion, Scope, Store, Verdict};
 use bytes::Bytes;
 
 use super::{After, Outcome, each, open_lease, payloads};
 use crate::app::RESULT_BATCH;
+use crate::auth::Caller;
 use crate::coalesce::Coalescer;
 use crate::metrics::Metrics;
 use crate::{App, Error};
@@ -41,16 +42,21 @@ async fn to_store(
 }
 
 /// Completes one run.
-pub async fn one(app: &App, run: RunId, report: CompleteRun) -> Result<Outcome, Error> {
-    many(app, vec![(run, report)]).await?.pop().ok_or(Error::Internal)?
+pub async fn one(app: &App, caller: &Caller, run: RunId, report: CompleteRun) -> Result<Outcome, Error> {
+    many(app, caller, vec![(run, report)]).await?.pop().ok_or(Error::Internal)?
 }
 
 /// Completes runs; one answer for each.
-pub async fn many(app: &App, reports: Vec<(RunId, CompleteRun)>) -> Result<Vec<Result<Outcome, Error>>, Error> {
+pub async fn many(
+    app: &App,
+    caller: &Caller,
+    reports: Vec<(RunId, CompleteRun)>,
+) -> Result<Vec<Result<Outcome, Error>>, Error> {
+    caller.has(Scope::Worker)?;
     let alone = reports.len() > RESULT_BATCH / 4;
     let mut done = Vec::with_capacity(reports.len());
     for (run, report) in reports {
-        done.push((run, completion(app, run, report).await));
+        done.push((run, completion(app, caller, run, report).await));
     }
     each(app, done, |done| async move {
         match alone {
@@ -61,8 +67,8 @@ pub async fn many(app: &App, reports: Vec<(RunId, CompleteRun)>) -> Result<Vec<R
     .await
 }
 
-async fn completion(app: &App, run: RunId, report: CompleteRun) -> Result<Completion, Error> {
-    let lease = open_lease(app, run, &report.lease)?;
+async fn completion(app: &App, caller: &Caller, run: RunId, report: CompleteRun) -> Result<Completion, Error> {
+    let lease = open_lease(app, caller, run, &report.lease).await?;
     let Some(output) = report.output else { return Ok(Completion { lease, output: None }) };
     let output = Bytes::from(String::from(Box::<str>::from(output)));
     payloads::check(app, &output)?;

@@ -2,25 +2,34 @@
 
 use baton_core::{Failure, Millis, Reason, RunId, retry};
 use baton_proto::FailRun;
-use baton_store::LeaseRef;
+use baton_store::{LeaseRef, Scope};
 
-use super::{Outcome, check_text, each, message, open_lease};
+use super::{Outcome, check_text, each, message, open_leases};
+use crate::auth::Caller;
 use crate::{App, Error};
 
 /// Fails one attempt.
-pub async fn one(app: &App, run: RunId, report: FailRun) -> Result<Outcome, Error> {
-    many(app, vec![(run, report)]).await?.pop().ok_or(Error::Internal)?
+pub async fn one(app: &App, caller: &Caller, run: RunId, report: FailRun) -> Result<Outcome, Error> {
+    many(app, caller, vec![(run, report)]).await?.pop().ok_or(Error::Internal)?
 }
 
 /// Fails attempts; one answer for each.
-pub async fn many(app: &App, reports: Vec<(RunId, FailRun)>) -> Result<Vec<Result<Outcome, Error>>, Error> {
+pub async fn many(
+    app: &App,
+    caller: &Caller,
+    reports: Vec<(RunId, FailRun)>,
+) -> Result<Vec<Result<Outcome, Error>>, Error> {
+    caller.has(Scope::Worker)?;
     // "Not before" is a moment on the store's clock.
     let now = match reports.iter().any(|(_, report)| report.retry_after_ms.is_some()) {
         true => app.store.now().await?,
         false => 0,
     };
-    let failed = reports.into_iter().map(|(run, report)| (run, failure(app, run, report, now))).collect();
-    each(app, failed, |failed: Vec<(LeaseRef, Failure)>| async move {
+    let failed = open_leases(app, caller, reports, |report| &report.lease).await;
+    let failed = failed
+        .into_iter()
+        .map(|(run, report)| (run, report.and_then(|(lease, report)| Ok((lease, failure(report, now)?)))));
+    each(app, failed.collect(), |failed: Vec<(LeaseRef, Failure)>| async move {
         let runs: Vec<_> = failed.iter().map(|(lease, _)| lease.run).collect();
         app.metrics.fail.calls.inc();
         app.metrics.fail.runs.inc_by(runs.len() as u64);
@@ -31,18 +40,16 @@ pub async fn many(app: &App, reports: Vec<(RunId, FailRun)>) -> Result<Vec<Resul
     .await
 }
 
-fn failure(app: &App, run: RunId, report: FailRun, now: Millis) -> Result<(LeaseRef, Failure), Error> {
-    let lease = open_lease(app, run, &report.lease)?;
+fn failure(report: FailRun, now: Millis) -> Result<Failure, Error> {
     report.code.as_deref().map_or(Ok(()), |code| check_text("code", code))?;
     if report.retry_after_ms.is_some_and(|ms| ms > retry::INTERVAL_MS_MAX) {
         return Err(Error::Invalid("retry_after_ms must be at most 365 days".into()));
     }
-    let failure = Failure {
+    Ok(Failure {
         reason: if report.rejected { Reason::Rejected } else { Reason::Error },
         code: report.code,
         message: message(&report.error),
         retryable: report.retryable,
         not_before: report.retry_after_ms.map(|ms| now + ms as Millis),
-    };
-    Ok((lease, failure))
+    })
 }

@@ -2,22 +2,27 @@
 
 use baton_core::RunId;
 use baton_proto::GiveBackRun;
-use baton_store::LeaseRef;
+use baton_store::{LeaseRef, Scope};
 
-use super::{Outcome, each, message, open_lease};
+use super::{Outcome, each, message, open_leases};
+use crate::auth::Caller;
 use crate::{App, Error};
 
 /// Gives one run back.
-pub async fn one(app: &App, run: RunId, report: GiveBackRun) -> Result<Outcome, Error> {
-    many(app, vec![(run, report)]).await?.pop().ok_or(Error::Internal)?
+pub async fn one(app: &App, caller: &Caller, run: RunId, report: GiveBackRun) -> Result<Outcome, Error> {
+    many(app, caller, vec![(run, report)]).await?.pop().ok_or(Error::Internal)?
 }
 
 /// Gives runs back; one answer for each.
-pub async fn many(app: &App, reports: Vec<(RunId, GiveBackRun)>) -> Result<Vec<Result<Outcome, Error>>, Error> {
-    let reports = reports.into_iter().map(|(run, report)| {
-        let lease = open_lease(app, run, &report.lease);
-        (run, lease.map(|lease| (lease, message(&report.reason))))
-    });
+pub async fn many(
+    app: &App,
+    caller: &Caller,
+    reports: Vec<(RunId, GiveBackRun)>,
+) -> Result<Vec<Result<Outcome, Error>>, Error> {
+    caller.has(Scope::Worker)?;
+    let reports = open_leases(app, caller, reports, |report| &report.lease).await;
+    let reports =
+        reports.into_iter().map(|(run, report)| (run, report.map(|(lease, report)| (lease, message(&report.reason)))));
     each(app, reports.collect(), |given: Vec<(LeaseRef, String)>| async move {
         let runs: Vec<_> = given.iter().map(|(lease, _)| lease.run).collect();
         app.metrics.give_back.calls.inc();

@@ -9,6 +9,7 @@ pub mod explain;
 pub mod fail;
 pub mod give_back;
 pub mod keys;
+pub(crate) mod metrics;
 pub mod namespaces;
 pub mod news;
 pub mod payloads;
@@ -28,7 +29,7 @@ pub mod workflows;
 
 use std::sync::Arc;
 
-use baton_core::token;
+use baton_core::token::{self, Tenant};
 use baton_core::{RunId, State, WorkerId};
 use baton_store::{Changes, LeaseRef, RunRecord, Scope, Verdict, Woken};
 use tokio::sync::mpsc;
@@ -158,12 +159,61 @@ where
     Ok(answers)
 }
 
-/// Reads a lease token. The token is the proof: whoever has it may act on the run.
-pub(crate) fn open_lease(app: &App, run: RunId, lease: &str) -> Result<LeaseRef, Error> {
-    match token::open_lease(&app.secret, run, lease) {
-        Some(epoch) => Ok(LeaseRef { run, epoch }),
-        None => Err(Error::Forbidden("the lease does not belong to this run; send the one the claim gave".into())),
+/// Reads a lease token. Whoever has it may act on the run, with a key of the run's namespace. One of
+/// a foreign run is answered as one that was made up.
+pub(crate) async fn open_lease(app: &App, caller: &Caller, run: RunId, lease: &str) -> Result<LeaseRef, Error> {
+    caller.has(Scope::Worker)?;
+    match open_lease_at_once(app, caller, run, lease) {
+        // From before tokens said whose run it is.
+        Err(Unopened::Unsure(lease)) => match visible(app, caller, Scope::Worker, run).await {
+            Ok(_) => Ok(lease),
+            Err(Error::NotFound { .. }) => Err(Unopened::Wrong.into()),
+            Err(other) => Err(other),
+        },
+        other => Ok(other?),
     }
+}
+
+/// Why a lease token was not opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unopened {
+    /// It is not of this run, or not of the caller's namespace.
+    Wrong,
+    /// It does not say whose run it is, and the caller's key is not good for all.
+    Unsure(LeaseRef),
+}
+
+impl From<Unopened> for Error {
+    fn from(_: Unopened) -> Error {
+        Error::Forbidden("the lease does not belong to this run; send the one the claim gave".into())
+    }
+}
+
+/// As [`open_lease`], as far as the token itself tells.
+pub(crate) fn open_lease_at_once(app: &App, caller: &Caller, run: RunId, lease: &str) -> Result<LeaseRef, Unopened> {
+    let (epoch, tenant) = token::open_lease(&app.secret, run, lease).ok_or(Unopened::Wrong)?;
+    let lease = LeaseRef { run, epoch };
+    match (&caller.namespace, tenant) {
+        (None, _) => Ok(lease),
+        (Some(own), Some(tenant)) if Tenant::of(&app.secret, own) == tenant => Ok(lease),
+        (Some(_), Some(_)) => Err(Unopened::Wrong),
+        (Some(_), None) => Err(Unopened::Unsure(lease)),
+    }
+}
+
+/// As [`open_lease`], for the reports of a batch.
+pub(crate) async fn open_leases<T>(
+    app: &App,
+    caller: &Caller,
+    reports: Vec<(RunId, T)>,
+    lease: impl Fn(&T) -> &str,
+) -> Vec<(RunId, Result<(LeaseRef, T), Error>)> {
+    let mut opened = Vec::with_capacity(reports.len());
+    for (run, report) in reports {
+        let lease = open_lease(app, caller, run, lease(&report)).await;
+        opened.push((run, lease.map(|lease| (lease, report))));
+    }
+    opened
 }
 
 /// Reads a run's identifier. One that is malformed names no run.
@@ -176,14 +226,15 @@ pub fn worker_id(text: &str) -> Result<WorkerId, Error> {
     text.parse().map_err(|_| Error::no_worker(text))
 }
 
-/// The run, if the caller may see it with this scope. A run in a foreign namespace is forbidden, not hidden: its
-/// identifier says nothing.
+/// The run, if the caller may see it with this scope. One in a foreign namespace is unknown to it.
 pub(crate) async fn visible(app: &App, caller: &Caller, scope: Scope, run: RunId) -> Result<RunRecord, Error> {
     caller.has(scope)?;
     let record = app.store.run(run).await?.ok_or_else(|| Error::no_run(run))?;
     let lane = app.lanes.name(record.lane).await?.ok_or(Error::Internal)?;
-    caller.may(scope, &lane.namespace)?;
-    Ok(record)
+    match caller.sees(&lane.namespace) {
+        true => Ok(record),
+        false => Err(Error::no_run(run)),
+    }
 }
 
 /// Checks a name that a person chose.

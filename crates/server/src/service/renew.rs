@@ -42,7 +42,7 @@ pub async fn one(app: &App, caller: &Caller, worker: WorkerId, beat: Heartbeat) 
     caller.may_act_for(worker, known.key_id.as_deref(), &known.namespace)?;
     let mut leases = Vec::with_capacity(beat.leases.len());
     for lease in &beat.leases {
-        leases.push(open_lease(app, run_id(&lease.run_id)?, &lease.lease)?);
+        leases.push(open_lease(app, caller, run_id(&lease.run_id)?, &lease.lease).await?);
     }
     let own_word = beat.unfit.as_deref().map(message);
     // What it says of itself is kept together with what it measured.

@@ -22,6 +22,7 @@ pub async fn list(app: &App, caller: &Caller) -> Result<SettingList, Error> {
 pub async fn change(app: &App, caller: &Caller, wanted: ChangeSettings) -> Result<SettingList, Error> {
     may(caller)?;
     let changes = read(&wanted)?;
+    check_audit(app, &changes)?;
     let mut tries = 0;
     loop {
         let stored = app.store.settings().await?;
@@ -42,6 +43,20 @@ pub async fn change(app: &App, caller: &Caller, wanted: ChangeSettings) -> Resul
     }
     app.refresh_settings().await?;
     show(app)
+}
+
+/// Whoever may change settings could otherwise erase what they did.
+fn check_audit(app: &App, changes: &[SettingChange]) -> Result<(), Error> {
+    let least = app.current().retention_audit_ms_min;
+    let kept = changes.iter().find(|change| change.name == "retention_audit_ms");
+    let kept = kept.and_then(|change| change.value.as_deref()?.parse::<u64>().ok());
+    match kept.filter(|kept| *kept < least) {
+        Some(kept) => Err(Error::Invalid(format!(
+            "retention_audit_ms must be at least {least}, not {kept}: the audit log is there for others than those who \
+             write it; a server started with a lower retention_audit_ms_min allows it"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// They hold in every namespace.

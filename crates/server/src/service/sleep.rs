@@ -2,15 +2,17 @@
 
 use baton_core::{Millis, RunId, retry};
 use baton_proto::SleepRun;
-use baton_store::Due;
+use baton_store::{Due, Scope};
 
 use super::submit::DUE_AT_MAX;
 use super::{Outcome, open_lease, settle};
+use crate::auth::Caller;
 use crate::{App, Error};
 
 /// Puts one run to sleep.
-pub async fn one(app: &App, run: RunId, report: SleepRun) -> Result<Outcome, Error> {
-    let lease = open_lease(app, run, &report.lease)?;
+pub async fn one(app: &App, caller: &Caller, run: RunId, report: SleepRun) -> Result<Outcome, Error> {
+    caller.has(Scope::Worker)?;
+    let lease = open_lease(app, caller, run, &report.lease).await?;
     let due = match (report.ms, report.until) {
         (Some(ms), None) if ms <= 100 * retry::INTERVAL_MS_MAX => Due::After(ms as Millis),
         (None, Some(at)) if at.0 <= DUE_AT_MAX => Due::At(at.0),

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use baton_core::RunId;
-use baton_store::{LeaseRef, Store, Verdict};
+use baton_store::{LeaseRef, Scope, Store, Verdict};
 
-use super::{Outcome, open_lease, settle};
+use super::{Outcome, open_lease, open_leases, settle};
+use crate::auth::Caller;
 use crate::coalesce::Coalescer;
 use crate::metrics::Metrics;
 use crate::{App, Error};
@@ -26,13 +27,20 @@ pub(crate) fn coalescer(
 }
 
 /// Starts runs; one answer for each.
-pub async fn many(app: &App, leases: Vec<(RunId, String)>) -> Result<Vec<Result<Outcome, Error>>, Error> {
-    let leases = leases.into_iter().map(|(run, lease)| (run, open_lease(app, run, &lease))).collect();
+pub async fn many(
+    app: &App,
+    caller: &Caller,
+    leases: Vec<(RunId, String)>,
+) -> Result<Vec<Result<Outcome, Error>>, Error> {
+    caller.has(Scope::Worker)?;
+    let leases = open_leases(app, caller, leases, |lease| lease).await;
+    let leases = leases.into_iter().map(|(run, lease)| (run, lease.map(|(lease, _)| lease))).collect();
     super::each(app, leases, |leases| app.starts.call(leases)).await
 }
 
 /// Starts one run.
-pub async fn one(app: &App, run: RunId, lease: &str) -> Result<Outcome, Error> {
-    let verdict = app.starts.call_one(open_lease(app, run, lease)?).await?;
+pub async fn one(app: &App, caller: &Caller, run: RunId, lease: &str) -> Result<Outcome, Error> {
+    caller.has(Scope::Worker)?;
+    let verdict = app.starts.call_one(open_lease(app, caller, run, lease).await?).await?;
     settle(app, run, verdict).await
 }

@@ -53,8 +53,10 @@ pub async fn get(app: &App, caller: &Caller, worker: WorkerId) -> Result<WorkerV
 async fn visible(app: &App, caller: &Caller, scope: Scope, worker: WorkerId) -> Result<Worker, Error> {
     caller.has(scope)?;
     let found = app.store.worker(worker).await?.ok_or_else(|| Error::no_worker(worker))?;
-    caller.may(scope, &found.namespace)?;
-    Ok(found)
+    match caller.sees(&found.namespace) {
+        true => Ok(found),
+        false => Err(Error::no_worker(worker)),
+    }
 }
 
 /// The worker, if the caller may act for it.

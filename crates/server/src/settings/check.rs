@@ -22,6 +22,11 @@ impl Settings {
         {
             return Err(format!("api_key must have at least {} characters", baton_core::token::API_KEY_LENGTH_MIN));
         }
+        if let Some(key) = &self.metrics_key
+            && key.len() < baton_core::token::API_KEY_LENGTH_MIN
+        {
+            return Err(format!("metrics_key must have at least {} characters", baton_core::token::API_KEY_LENGTH_MIN));
+        }
         crate::proxies::Proxies::parse(&self.trusted_proxies)?;
         self.check_limits()?;
         self.check_spans()?;

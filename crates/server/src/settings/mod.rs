@@ -36,6 +36,8 @@ pub struct Settings {
     pub artifact_bytes_max: u64,
     /// Most that the content-addressed cache may hold; what was not used for the longest goes first.
     pub cache_bytes_max: u64,
+    /// The namespace whose cache all others may read, too. None unless given.
+    pub cache_shared_namespace: Option<String>,
     /// How long an upload that can be resumed is kept after its last piece.
     pub upload_expiry_ms: u64,
     /// How often files that nobody needs are looked for; left drafts and uploads ten times less often.
@@ -67,6 +69,9 @@ pub struct Settings {
     pub retention_workers_ms: u64,
     /// How long the audit log is kept.
     pub retention_audit_ms: u64,
+    /// The least that `retention_audit_ms` can be changed to while the servers run, so that nobody
+    /// can erase what they did.
+    pub retention_audit_ms_min: u64,
 
     /// Most runs that may wait in a queue that has no limit of its own.
     pub backlog_max: u64,
@@ -95,6 +100,9 @@ pub struct Settings {
     pub refusals_per_second: u32,
     /// Requests a second without any credential that one address may send; 0 is no limit.
     pub unauthenticated_per_second: u32,
+    /// What `/metrics` wants to be shown (`Authorization: Bearer`). Without it, it is there for this
+    /// machine, and for others with an API key that may read all namespaces.
+    pub metrics_key: Option<String>,
     /// Connections at once.
     pub connections_max: usize,
     /// Connections at once from one address. A new one takes the place of the oldest that is idle.
@@ -254,6 +262,7 @@ impl Default for Settings {
             storage_free_bytes_min: 256 << 20,
             artifact_bytes_max: 8 << 30,
             cache_bytes_max: 20 << 30,
+            cache_shared_namespace: None,
             upload_expiry_ms: DAY_MS,
             collect_every_ms: 60_000,
             collect_age_ms: 3_600_000,
@@ -269,6 +278,7 @@ impl Default for Settings {
             retention_runs_ms: 30 * DAY_MS,
             retention_workers_ms: 7 * DAY_MS,
             retention_audit_ms: 90 * DAY_MS,
+            retention_audit_ms_min: 30 * DAY_MS,
             backlog_max: 1_000_000,
             build_backlog_max: 1_000,
             payload_bytes_max: 32 << 20,
@@ -282,6 +292,7 @@ impl Default for Settings {
             requests_per_second: 0,
             refusals_per_second: 20,
             unauthenticated_per_second: 1_000,
+            metrics_key: None,
             connections_max: 10_000,
             connections_per_address_max: 8_000,
             requests_per_address_max: 20_000,
@@ -441,6 +452,8 @@ impl Settings {
             storage_url: Some(String::new()),
             storage_mirror_url: Some(String::new()),
             listen_url: Some(String::new()),
+            cache_shared_namespace: Some(String::new()),
+            metrics_key: Some(String::new()),
             api_key: Some(String::new()),
             build_base_image: Some(String::new()),
             storage_bytes_max: Some(0),

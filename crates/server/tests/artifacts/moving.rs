@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use baton_core::RunId;
 use baton_server::artifacts::{
-    ArtifactPath, Cache, Move, MoveError, Moved, Seal, Segment, Sha256Sum, Storage, StorageError, Terms, UploadLimits,
-    Uploads,
+    ArtifactPath, Cache, Cached, Move, MoveError, Moved, Seal, Segment, Sha256Sum, Storage, StorageError, Terms,
+    UploadLimits, Uploads,
 };
 
 use crate::rig::{LIMIT, Rig, content, content_of, entropy, open, source};
@@ -40,10 +40,10 @@ async fn fill(storage: &Storage) -> Vec<(ArtifactPath, Vec<u8>)> {
         storage.put(path, source(&content(*size)), ANY).await.unwrap();
     }
     let cache = Cache::new(storage.clone(), LIMIT, &entropy(2));
-    let sum = Sha256Sum::of(&content(1_000));
-    cache.put(sum, source(&content(1_000)), None).await.unwrap();
+    let cached = Cached::new("alpha", Sha256Sum::of(&content(1_000)));
+    cache.put(cached, source(&content(1_000)), None).await.unwrap();
     let mut files = Vec::new();
-    for path in plain.into_iter().map(|(path, _)| path).chain([of(1, "certs"), cache.path(sum)]) {
+    for path in plain.into_iter().map(|(path, _)| path).chain([of(1, "certs"), cached.path()]) {
         files.push((path.clone(), content_of(storage, &path).await.unwrap()));
     }
     files

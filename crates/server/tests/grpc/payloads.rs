@@ -193,7 +193,7 @@ async fn what_looks_like_a_reference_is_refused_wherever_it_comes(on: On) {
     let mut unsigned = stolen.to_vec();
     *unsigned.last_mut().unwrap() ^= 1;
     let (secret, of) = (&rig.server.app.secret, id(&run.run_id));
-    let epoch = baton_core::token::open_lease(secret, of, &run.lease).unwrap();
+    let (epoch, _) = baton_core::token::open_lease(secret, of, &run.lease).unwrap();
     let lease = baton_store::LeaseRef { run: of, epoch };
     rig.server.app.store.publish(vec![(lease, unsigned.clone().into())]).await.unwrap();
     assert_eq!(query(&mut rig, &run.run_id).await, unsigned);
@@ -273,7 +273,10 @@ async fn what_is_too_much_for_one_answer_is_fetched_on_its_own(on: On) {
     let mut stranger = rig.client_for(&["worker"], None).await;
     assert_eq!(refusal(stranger.get_payload(of(&run, "", Which::Position(2))).await).0, Code::PermissionDenied);
     let mut elsewhere = rig.client_for(&["read"], Some("elsewhere")).await;
-    assert_eq!(refusal(elsewhere.get_payload(of(&run, "", Which::Position(2))).await).0, Code::PermissionDenied);
+    assert_eq!(refusal(elsewhere.get_payload(of(&run, "", Which::Position(2))).await).0, Code::NotFound);
+    let mut elsewhere = rig.client_for(&["worker"], Some("elsewhere")).await;
+    let foreign = elsewhere.get_payload(of(&run, &run.lease, Which::Position(2))).await;
+    assert_eq!(refusal(foreign), (Code::PermissionDenied, "FORBIDDEN".into()), "as with a lease that is made up");
 }
 
 async fn payloads_vanish_with_their_run(on: On) {

@@ -177,6 +177,11 @@ async fn a_lease_that_is_not_the_live_one_changes_nothing(on: On) {
     // Somebody else's lease is no lease of this run at all.
     let forged = v1::PollActivityResponse { lease: "bl_1_x".into(), ..run.clone() };
     assert_eq!(refusal(rig.client.complete_step(step(&forged, 0, "s", "1")).await).0, Code::PermissionDenied);
+    // Nor is the right one, with a key of another namespace.
+    let mut elsewhere = rig.client_for(&["worker"], Some("elsewhere")).await;
+    let foreign = (Code::PermissionDenied, "FORBIDDEN".to_owned());
+    assert_eq!(refusal(elsewhere.complete_step(step(&run, 0, "s", "1")).await), foreign);
+    assert_eq!(refusal(elsewhere.complete_workflow(completion(&run, "1")).await), foreign);
     let list = v1::ListStepsRequest { run_id: id, ..Default::default() };
     assert_eq!(rig.client.list_steps(list).await.unwrap().into_inner().steps, []);
     rig.complete(&run, "2").await;

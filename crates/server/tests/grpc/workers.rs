@@ -84,7 +84,8 @@ async fn only_a_registered_worker_that_is_online_may_poll(on: On) {
     let elsewhere = v1::PollActivityRequest { namespace_id: "other".into(), ..poll(&id, at_once) };
     assert_eq!(field(rig.client.poll_activity(elsewhere).await), "namespace_id");
     let mut foreign = rig.client_for(&["worker"], Some("other")).await;
-    assert_eq!(refusal(foreign.poll_activity(poll(&id, at_once)).await).0, Code::PermissionDenied);
+    let refused = refusal(foreign.poll_activity(poll(&id, at_once)).await);
+    assert_eq!(refused, (Code::FailedPrecondition, "UNKNOWN_WORKER".into()), "as one that does not exist");
 
     let drain = v1::DeregisterWorkerRequest { worker_id: id.clone(), drain: true };
     rig.client.deregister_worker(drain.clone()).await.unwrap();

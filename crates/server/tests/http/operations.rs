@@ -45,6 +45,39 @@ async fn the_server_says_that_it_lives_and_works(on: On) {
     .await;
 }
 
+/// Everything here comes from this machine, so what was passed on stands for others.
+async fn metrics_are_for_this_machine_and_for_keys_of_everything(on: On) {
+    let ask = async |server: &Server, passed_on: bool, key: Option<&str>| {
+        let mut request = server.request("GET", "/metrics");
+        if passed_on {
+            request = request.header("x-forwarded-for", "203.0.113.7");
+        }
+        if let Some(key) = key {
+            request = request.header("authorization", format!("Bearer {key}"));
+        }
+        server.send(request, "").await.status
+    };
+    let server = Server::start(on).await;
+    let mut keys = Vec::new();
+    for wanted in [
+        json!({"name": "x", "scopes": ["read"]}),
+        json!({"name": "x", "scopes": ["read"], "namespace": "team"}),
+        json!({"name": "x", "scopes": ["worker"]}),
+    ] {
+        let made = server.call("POST", "/api/v1/keys", wanted.to_string()).await.json();
+        keys.push(made["key"].as_str().unwrap().to_owned());
+    }
+    assert_eq!((ask(&server, false, None).await, ask(&server, true, None).await), (200, 401));
+    let statuses = [ask(&server, true, Some(&keys[0])).await, ask(&server, true, Some(&keys[1])).await];
+    assert_eq!(statuses, [200, 403]);
+    assert_eq!(ask(&server, true, Some(&keys[2])).await, 403);
+    let own = "the key of the metrics";
+    let server = Server::with(on, |settings| settings.metrics_key = Some(own.into())).await;
+    assert_eq!((ask(&server, false, None).await, ask(&server, true, None).await), (401, 401));
+    assert_eq!((ask(&server, false, Some(own)).await, ask(&server, true, Some(own)).await), (200, 200));
+    assert_eq!(ask(&server, false, Some("another key altogether")).await, 403);
+}
+
 async fn metrics_can_be_parsed_and_count(on: On) {
     let server = Server::start(on).await;
     let (_, claimed) = server.held().await;
@@ -73,6 +106,7 @@ on_both!(
     a_path_or_method_that_is_not_there_is_said_so,
     the_server_says_that_it_lives_and_works,
     metrics_can_be_parsed_and_count,
+    metrics_are_for_this_machine_and_for_keys_of_everything,
 );
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

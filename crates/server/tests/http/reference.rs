@@ -37,7 +37,7 @@ Every route that a server has. This page is written by a test, crates/server/tes
 
 *Who may call* names what has to be shown. *key (submit)* is an API key with that scope, in `X-API-Key` or as `Authorization: Bearer`; a key with the
 scope *admin* may call everything that takes a key, and one with *submit* may also *read*. *The holder* is whoever builds the build: it shows
-`X-Worker-Token`, or a key (worker) and `X-Worker-Id` (a builder), or `X-VM-Token` (a machine), or `X-Lease` (a worker of the native API). Any call can be refused with 401 (nothing shown), 403 (not
+`X-Worker-Token`, or a key (worker) and `X-Worker-Id` (a builder), or `X-VM-Token` (a machine), or a key (worker) and `X-Lease` (a worker of the native API). Any call can be refused with 401 (nothing shown), 403 (not
 good for this), 429 (too many), or 503 (the store cannot be reached); one with a body also with 400, 408, 413, 422 or 507, and one that names something with 404. Refusals are `{\"error\": ..., \"code\": ...}`: docs/errors.md lists the codes.
 ";
 

@@ -2,6 +2,9 @@
 
 use crate::harness::{KEY, On, Server, on_both};
 
+/// Names no run and no worker.
+const UNKNOWN: &str = "018bcfe5-6800-7000-8000-000000000000";
+
 /// Route, and the scopes that open it besides admin.
 const ROUTES: [(&str, &str, &[&str]); 33] = [
     ("POST", "/api/v1/runs", &["submit"]),
@@ -101,17 +104,29 @@ async fn a_key_reaches_into_no_other_namespace(on: On) {
     let wanted = r#"{"name":"x","scopes":["admin"],"namespace":"team"}"#;
     let key = server.call("POST", "/api/v1/keys", wanted).await.json()["key"].as_str().unwrap().to_owned();
     let (worker, claimed) = server.held().await;
-    // Lists show the own namespace only; leases prove themselves; keys are looked at elsewhere.
+    // Lists show the own namespace only; keys are looked at elsewhere.
     let lists = ["/api/v1/workers", "/api/v1/queues", "/api/v1/runs", "/api/v1/keys"];
     for (method, path, _) in ROUTES {
-        let reports = ["/start", "/complete", "/fail", "/give_back", "/sleep"].iter().any(|verb| path.ends_with(verb));
-        if reports || (method == "GET" && lists.contains(&path)) || path == "/api/v1/keys" {
+        if (method == "GET" && lists.contains(&path)) || path == "/api/v1/keys" {
             continue;
         }
-        let full = path.replace("{run}", &claimed.run_id).replace("{worker}", &worker);
-        let body = body(path, &claimed.run_id, &claimed.lease);
-        let answer = server.send(server.request(method, &full).header("x-api-key", &key), body).await;
-        assert_eq!(answer.refusal(), "403 forbidden", "{method} {path}");
+        let ask = async |run: &str, worker: &str| {
+            let full = path.replace("{run}", run).replace("{worker}", worker);
+            let body = body(path, run, &claimed.lease);
+            let answer = server.send(server.request(method, &full).header("x-api-key", &key), body).await;
+            let said = String::from_utf8_lossy(&answer.body).replace(run, "ID").replace(worker, "ID");
+            (answer, said)
+        };
+        let (answer, said) = ask(&claimed.run_id, &worker).await;
+        let names_something = path.contains('{') || said.contains("ID");
+        if names_something {
+            // What is in a foreign namespace is answered as what does not exist, to the letter, and
+            // a lease of it as one that was made up.
+            let (made_up, nothing) = ask(UNKNOWN, UNKNOWN).await;
+            assert_eq!((answer.status, said), (made_up.status, nothing), "{method} {path}");
+        } else {
+            assert_eq!(answer.refusal(), "403 forbidden", "{method} {path}");
+        }
     }
     for path in ["/api/v1/runs", "/api/v1/workers", "/api/v1/queues"] {
         let own = server.send(server.request("GET", path).header("x-api-key", &key), "").await;
@@ -125,7 +140,37 @@ async fn a_key_reaches_into_no_other_namespace(on: On) {
     assert_eq!(server.state(&claimed.run_id).await, baton_core::State::Running);
 }
 
-on_both!(each_scope_opens_its_routes_and_no_others, a_key_reaches_into_no_other_namespace);
+async fn a_lease_is_good_with_a_key_of_its_namespace_only(on: On) {
+    let server = Server::start(on).await;
+    let key_of = async |namespace: &str| {
+        let wanted = serde_json::json!({"name": "x", "scopes": ["worker"], "namespace": namespace}).to_string();
+        server.call("POST", "/api/v1/keys", wanted).await.json()["key"].as_str().unwrap().to_owned()
+    };
+    let (own, foreign) = (key_of("default").await, key_of("team").await);
+    for verb in ["start", "fail", "give_back", "sleep", "complete"] {
+        let (_, claimed) = server.held().await;
+        let one = format!("/api/v1/runs/{}/{verb}", claimed.run_id);
+        let said = body(&format!("/api/v1/runs/{{run}}/{verb}"), &claimed.run_id, &claimed.lease);
+        let refused = server.send(server.request("POST", &one).header("x-api-key", &foreign), said.clone()).await;
+        assert_eq!(refused.refusal(), "403 forbidden", "{verb}");
+        if verb != "sleep" {
+            let path = format!("/api/v1/runs/{verb}");
+            let said = body(&path, &claimed.run_id, &claimed.lease);
+            let batch = server.send(server.request("POST", &path).header("x-api-key", &foreign), said).await;
+            assert_eq!(batch.json()["runs"][0]["code"], "forbidden", "{verb}: {batch:?}");
+        }
+        assert_eq!(server.state(&claimed.run_id).await, baton_core::State::Running, "{verb}");
+        let taken = server.send(server.request("POST", &one).header("x-api-key", &own), said).await;
+        assert_eq!(taken.status, 200, "{verb}: {taken:?}");
+        server.client.cancel(&claimed.run_id).await.ok();
+    }
+}
+
+on_both!(
+    each_scope_opens_its_routes_and_no_others,
+    a_key_reaches_into_no_other_namespace,
+    a_lease_is_good_with_a_key_of_its_namespace_only,
+);
 
 #[test]
 fn the_document_says_the_same() {

@@ -63,6 +63,8 @@ async fn what_makes_no_sense_is_refused_and_changes_nothing(on: On) {
         (json!({"set": {"build_heartbeat_timeout_ms": 0}}), "build_poll_after_ms"),
         (json!({"set": {"health_cpu_max": 7}}), "0 to 1"),
         (json!({"set": {"build_platforms": " , "}}), "at least one platform"),
+        (json!({"set": {"retention_audit_ms": 0}}), "retention_audit_ms_min"),
+        (json!({"set": {"retention_audit_ms": 29 * 86_400_000_u64}}), "at least 2592000000"),
         (json!({"reset": ["of_tomorrow"]}), "no setting of_tomorrow"),
         (json!({"set": {"build_stuck_ms": 1}, "reset": ["build_stuck_ms"]}), "set or reset"),
         (json!({}), "nothing to change"),
@@ -90,6 +92,32 @@ async fn settings_are_for_administrators_of_everything_and_every_change_is_writt
     let lines = server.client.audit_log(Some(2), None).await.unwrap().lines;
     let said: Vec<_> = lines.iter().map(|line| (&*line.action, &*line.subject, &*line.detail)).collect();
     assert_eq!(said, [("setting.reset", "build_timeout_ms", ""), ("setting.set", "build_stuck_ms", "1")]);
+}
+
+/// However the settings came to say less, what is younger than the floor stays.
+async fn nobody_erases_the_audit_log(on: On) {
+    let day = 86_400_000;
+    let server = Server::with(on, |settings| settings.retention_audit_ms = 0).await;
+    server.set("build_stuck_ms", json!(77)).await;
+    let is_there = async || {
+        let lines = server.client.audit_log(None, None).await.unwrap().lines;
+        lines.iter().any(|line| line.subject == "build_stuck_ms")
+    };
+    let retained = async || {
+        let passes = || server.app.loops.all().get("retention").map_or(0, |report| report.passes);
+        let before = passes();
+        eventually("retention has passed twice", async || {
+            server.clock.advance(60_000);
+            passes() > before + 1
+        })
+        .await;
+    };
+    server.clock.advance(20 * day);
+    retained().await;
+    assert!(is_there().await);
+    server.clock.advance(11 * day);
+    retained().await;
+    assert!(!is_there().await, "what is older goes");
 }
 
 async fn a_shorter_heartbeat_timeout_holds_for_a_builder_that_is_known(on: On) {
@@ -187,6 +215,7 @@ on_both!(
     new_timeouts_are_told_to_workers_that_register,
     the_limit_of_builds_that_wait_changes_at_once,
     platforms_quotas_and_limits_of_keys_change_at_once,
+    nobody_erases_the_audit_log,
 );
 
 mod postgres_only {

@@ -119,7 +119,7 @@ impl PostgresStore {
         let before = found.first().map(answered_of).transpose()?.unwrap_or_default();
         let is_held =
             !session.query(sql::LIST_CLAIMED, params![worker.0, Some(number), None::<Millis>, 0_i64]).await?.is_empty();
-        if before.has(number) && !is_held && (before.is_old(number) || !only_old) {
+        if !is_held && before.may_reopen(number, only_old) {
             let Answered { last, bits } = before.without(number);
             session.query(sql::SET_ANSWERED, params![worker.0, last, bits]).await?;
         }

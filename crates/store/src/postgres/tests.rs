@@ -219,7 +219,7 @@ async fn time_comes_from_the_database() {
     assert!((before..=after).contains(&run.submitted_at()), "{before} {} {after}", run.submitted_at());
 }
 
-/// What migration 13 writes in SQL is what `baton_core::answered` says.
+/// What migration 13 and the claim write in SQL is what `baton_core::answered` says.
 #[tokio::test]
 async fn the_database_reckons_with_answered_claims_as_the_rules_do() {
     let database = baton_testkit::database().await;
@@ -255,7 +255,8 @@ async fn the_database_reckons_with_answered_claims_as_the_rules_do() {
         let (_, rest) = sql::CLAIM_RUNS.split_once(begin).unwrap();
         format!("{}{end}", rest.split_once(end).unwrap().0)
     };
-    let (is_any, with_all_bits) = (within("and not ", "\n      end"), within("answered_bits = ", "\n        end"));
+    let (is_any, with_all_bits) =
+        (within("\n      and not ", "\n      end"), within("answered_bits = ", "\n        end"));
     let sql = format!(
         "select is_answered(a, b, n) as one, answered_with(a, b, n) as with_one, {is_any} as \"any\", {with_all_bits} as with_all
         from unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) as given(a, b, n, l, w)

@@ -183,7 +183,7 @@ pub(super) fn answer_claims(sql: &Sql<'_>, claims: &[(WorkerId, i64)]) -> StoreR
 pub(super) fn reopen_claim(sql: &Sql<'_>, worker: WorkerId, number: i64, only_old: bool) -> StoreResult<Vec<Claimed>> {
     let held = claimed_again(sql, worker, Some(number), 0)?;
     let before = answered(sql, worker)?.unwrap_or_default();
-    if held.is_empty() && before.has(number) && (before.is_old(number) || !only_old) {
+    if held.is_empty() && before.may_reopen(number, only_old) {
         set_answered(sql, worker, before.without(number))?;
     }
     Ok(held)

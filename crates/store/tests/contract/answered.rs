@@ -14,6 +14,7 @@ contract!(
     a_claim_that_was_answered_with_nothing_gets_nothing_any_more,
     a_run_on_its_way_in_is_not_for_a_claim_that_was_answered,
     a_number_may_be_used_again_by_who_asks_for_it,
+    a_late_copy_of_an_old_claim_gets_nothing,
     several_claims_of_a_worker_are_answered_apart,
     without_a_number_what_was_not_started_comes_again,
     two_servers_answer_one_claim_once,
@@ -144,6 +145,18 @@ async fn a_number_may_be_used_again_by_who_asks_for_it(rig: Rig) {
     rig.store.reopen_claim(crate::rig::new_worker("nobody").id, 1, false).await.unwrap();
     // What is held of it after all is the answer.
     assert_eq!(rig.store.reopen_claim(worker, 1, false).await.unwrap()[0].run, submitted[1]);
+}
+
+/// The network may deliver a call long after its caller has given it up and was answered elsewhere.
+async fn a_late_copy_of_an_old_claim_gets_nothing(rig: Rig) {
+    let lane = rig.lane("ios").await;
+    let worker = rig.worker("a").await;
+    rig.store.answer_claims(vec![(worker, 5), (worker, 6)]).await.unwrap();
+    let waiting = rig.submit_all(vec![run(lane)]).await[0];
+    assert_eq!(rig.store.reopen_claim(worker, 5, false).await.unwrap(), []);
+    assert_eq!(claim(&rig.store, lane, vec![asked(numbered(worker, lane, 5))]).await.claimed.len(), 0);
+    let next = claim(&rig.store, lane, vec![numbered(worker, lane, 7)]).await.claimed;
+    assert_eq!(next.iter().map(|one| one.run).collect::<Vec<_>>(), [waiting]);
 }
 
 async fn several_claims_of_a_worker_are_answered_apart(rig: Rig) {

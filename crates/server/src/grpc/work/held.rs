@@ -9,8 +9,9 @@ use baton_store::{LaneId, LeaseRef, Message};
 
 use super::super::convert::{message, run_id};
 use super::reports::Opened;
+use crate::auth::Caller;
 use crate::inboxes::{Inboxes, Mailbox, News};
-use crate::service::workflows;
+use crate::service::open_lease_at_once;
 use crate::service::workflows::claim::Taken;
 use crate::{App, Error};
 
@@ -64,12 +65,13 @@ impl Hands {
         self.runs.get(&run).is_some_and(|held| held.ending)
     }
 
-    /// Reads the lease of a report. One that this stream has handed out itself needs no proof.
-    pub(super) fn open(&self, app: &App, run: &str, lease: &str) -> Result<Opened, Error> {
+    /// Reads the lease of a report. One that this stream has handed out itself, or was told of when
+    /// it began, needs no proof.
+    pub(super) fn open(&self, app: &App, caller: &Caller, run: &str, lease: &str) -> Result<Opened, Error> {
         let run = run_id(run)?;
         match self.runs.get(&run).filter(|held| held.lease == lease) {
             Some(held) => Ok((LeaseRef { run, epoch: held.epoch }, held.lane)),
-            None => Ok((workflows::open(app, run, lease)?, None)),
+            None => Ok((open_lease_at_once(app, caller, run, lease)?, None)),
         }
     }
 

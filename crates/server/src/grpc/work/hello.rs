@@ -35,9 +35,14 @@ pub(super) async fn greet(app: &App, who: &Authenticated, hello: v1::Hello) -> R
     let (mut leases, mut foreign) = (Vec::with_capacity(hello.leases.len()), Vec::new());
     for v1::RunLease { run_id: run, lease } in hello.leases {
         // One that another installation has given, which stood at this address before, is lost as any other: the worker goes on with new work.
-        match run_id(&run).and_then(|run| workflows::open(app, run, &lease)) {
+        let Ok(id) = run_id(&run) else {
+            foreign.push(run);
+            continue;
+        };
+        match service::open_lease(app, &who.caller, id, &lease).await {
             Ok(opened) => leases.push((opened, lease)),
-            Err(_) => foreign.push(run),
+            Err(Error::Forbidden(_)) => foreign.push(run),
+            Err(other) => return Err(other),
         }
     }
     if !hello.worker_id.is_empty()
@@ -62,7 +67,9 @@ async fn resume(
     worker: baton_core::WorkerId,
     leases: &[(LeaseRef, String)],
 ) -> Result<Option<Welcome>, Error> {
-    let Some(known) = app.workers.get(worker).await? else { return Ok(None) };
+    let known = app.workers.get(worker).await?;
+    // One of a foreign namespace is as unknown as one that does not exist.
+    let Some(known) = known.filter(|known| who.caller.sees(&known.namespace)) else { return Ok(None) };
     who.caller.may_act_for(worker, known.key_id.as_deref(), &known.namespace)?;
     app.inboxes.displace(worker).await;
     let named: Vec<_> = leases.iter().map(|(lease, _)| *lease).collect();

@@ -275,7 +275,7 @@ impl Session {
         let mut groups = Groups::default();
         for report in reports {
             let mut ending = None;
-            let open = |run: &str, lease: &str| self.held.open(&self.app, run, lease);
+            let open = |run: &str, lease: &str| self.held.open(&self.app, &self.who.caller, run, lease);
             groups.add(&self.app, report, open, |lease| ending = Some(lease));
             if let Some(lease) = ending {
                 self.held.note_ending(lease);

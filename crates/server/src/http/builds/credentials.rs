@@ -11,6 +11,7 @@ use super::super::extract::{Auth, credential};
 use crate::auth::Caller;
 use crate::service::builds::Reader;
 use crate::service::builds::holder::Proof;
+use crate::service::open_lease;
 use crate::{App, Error};
 
 /// All credentials of a request. An API key that is shown has been checked.
@@ -73,7 +74,10 @@ impl FromRequestParts<App> for Builds {
         let run = parts.uri.path().strip_prefix("/api/builds/").and_then(|rest| rest.split('/').next()?.parse().ok());
         match (&shown.machine, &shown.lease, &shown.worker) {
             (Some(token), _, _) => check_machine(app, run, token)?,
-            (None, Some(token), _) => check_lease(app, run, token)?,
+            (None, Some(token), _) => {
+                let run = run.ok_or_else(|| Error::Forbidden("X-Lease is not a lease of this build".into()))?;
+                open_lease(app, shown.key()?, run, token).await?;
+            }
             (None, None, Some(token))
                 if shown.caller.is_none() && token::open_builder(&app.secret, token).is_none() =>
             {
@@ -96,13 +100,6 @@ fn check_machine(app: &App, run: Option<RunId>, shown: &str) -> Result<(), Error
     match run.is_some_and(is_ours) {
         true => Ok(()),
         false => Err(Error::BadCredential("X-VM-Token is not a token of this build's machine".into())),
-    }
-}
-
-fn check_lease(app: &App, run: Option<RunId>, shown: &str) -> Result<(), Error> {
-    match run.is_some_and(|run| token::open_lease(&app.secret, run, shown).is_some()) {
-        true => Ok(()),
-        false => Err(Error::Forbidden("X-Lease is not a lease of this build".into())),
     }
 }
 
@@ -153,7 +150,7 @@ impl Shown {
             return Ok(Proof::Machine(machine));
         }
         if let Some(lease) = &self.lease {
-            return Ok(Proof::Lease(lease));
+            return Ok(Proof::Lease(self.key()?, lease));
         }
         match (&self.worker, self.worker_id.as_deref().or(worker_id)) {
             (Some(token), _) => Ok(Proof::BuilderToken(self.caller.as_deref(), token)),

@@ -103,7 +103,7 @@ async fn submitted_or_built(
 }
 
 /// Get the source, for whoever builds it. Fetching it is a sign of work.
-#[utoipa::path(get, path = "/api/builds/{id}/source", tag = "builders", security(("worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("lease" = [])),
+#[utoipa::path(get, path = "/api/builds/{id}/source", tag = "builders", security(("worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("api_key" = ["worker"], "lease" = [])),
     params(("id" = String, Path, description = "The build")),
     responses((status = 200, description = "The file"), (status = 206, description = "A part of it"), (status = 304, description = "Not changed"), (status = 412, description = "Changed"), (status = 416, description = "No such part"), (status = 404, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn source(
@@ -122,7 +122,7 @@ pub(super) async fn source(
 }
 
 /// Get the archive with the certificates, for whoever builds. Every read is written to the audit log.
-#[utoipa::path(get, path = "/api/builds/{id}/certs", tag = "builders", security(("worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("lease" = [])),
+#[utoipa::path(get, path = "/api/builds/{id}/certs", tag = "builders", security(("worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("api_key" = ["worker"], "lease" = [])),
     params(("id" = String, Path, description = "The build")),
     responses((status = 200, description = "The archive"), (status = 404, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn certs(State(app): State<App>, shown: Shown, Path(id): Path<String>) -> Result<Response, Error> {
@@ -135,7 +135,7 @@ pub(super) async fn certs(State(app): State<App>, shown: Shown, Path(id): Path<S
 }
 
 /// Get the parts of that archive, and a password for a fresh keychain.
-#[utoipa::path(get, path = "/api/builds/{id}/certs-secure", tag = "builders", security(("worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("lease" = [])),
+#[utoipa::path(get, path = "/api/builds/{id}/certs-secure", tag = "builders", security(("worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("api_key" = ["worker"], "lease" = [])),
     params(("id" = String, Path, description = "The build"), ("X-Build-Id" = Option<String>, Header, description = "The build, again; needed with a worker's credentials")),
     responses((status = 200, body = SigningParts), (status = 404, body = Problem), (status = 409, body = Problem), (status = 422, body = Problem)))]
 pub(super) async fn certs_secure(
@@ -154,7 +154,7 @@ pub(super) async fn certs_secure(
             return Err(Error::Forbidden("send X-Build-Id: it must repeat the build's id".into()));
         }
         // The token of a machine or a lease is good for one build only.
-        (Some(_), _) | (None, Proof::Machine(_) | Proof::Lease(_)) => {}
+        (Some(_), _) | (None, Proof::Machine(_) | Proof::Lease(..)) => {}
     }
     let archive = machines::certs(&app, &proof, &id).await?;
     let certs = baton_archive::certs(std::io::Cursor::new(&archive[..]))

@@ -48,7 +48,7 @@ pub(super) async fn authenticate(
 }
 
 /// Say that the machine is ready.
-#[utoipa::path(post, path = "/api/builds/{id}/vm-ready", tag = "machines", security(("worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("lease" = [])),
+#[utoipa::path(post, path = "/api/builds/{id}/vm-ready", tag = "machines", security(("worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("api_key" = ["worker"], "lease" = [])),
     params(("id" = String, Path, description = "The build")),
     responses((status = 200, body = Done), (status = 404, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn ready(State(app): State<App>, shown: Shown, Path(id): Path<String>) -> Result<Response, Error> {
@@ -73,7 +73,7 @@ pub(super) struct Heartbeat {
 }
 
 /// Say that the machine lives, and how far it is.
-#[utoipa::path(post, path = "/api/builds/{id}/heartbeat", tag = "machines", security(("worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("lease" = [])),
+#[utoipa::path(post, path = "/api/builds/{id}/heartbeat", tag = "machines", security(("worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("api_key" = ["worker"], "lease" = [])),
     params(("id" = String, Path, description = "The build"), HeartbeatQuery), request_body = Heartbeat,
     responses((status = 200, body = NotedBuild), (status = 404, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn heartbeat(
@@ -93,7 +93,7 @@ async fn noted(app: &App) -> Result<Response, Error> {
 }
 
 /// Ask whether the machine of a build is ready.
-#[utoipa::path(get, path = "/api/builds/{id}/vm-status", tag = "machines", security(("worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("lease" = [])),
+#[utoipa::path(get, path = "/api/builds/{id}/vm-status", tag = "machines", security(("worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("api_key" = ["worker"], "lease" = [])),
     params(("id" = String, Path, description = "The build")),
     responses((status = 200, body = MachineView), (status = 404, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn status(State(app): State<App>, shown: Shown, Path(id): Path<String>) -> Result<Response, Error> {
@@ -114,7 +114,7 @@ pub(super) async fn status(State(app): State<App>, shown: Shown, Path(id): Path<
 }
 
 /// Add lines to the log.
-#[utoipa::path(post, path = "/api/builds/{id}/logs", tag = "machines", security(("worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("lease" = [])),
+#[utoipa::path(post, path = "/api/builds/{id}/logs", tag = "machines", security(("worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("api_key" = ["worker"], "lease" = [])),
     params(("id" = String, Path, description = "The build")), request_body = NewLogs,
     responses((status = 200, body = AddedLogs), (status = 404, body = Problem), (status = 409, body = Problem), (status = 413, body = Problem)))]
 pub(super) async fn logs(
@@ -157,7 +157,7 @@ fn measurement(said: &Value) -> NewMeasurement {
 }
 
 /// Add a measurement.
-#[utoipa::path(post, path = "/api/builds/{id}/telemetry", tag = "machines", security(("worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("lease" = [])),
+#[utoipa::path(post, path = "/api/builds/{id}/telemetry", tag = "machines", security(("worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("api_key" = ["worker"], "lease" = [])),
     params(("id" = String, Path, description = "The build")), request_body = Telemetry,
     responses((status = 200, body = NotedBuild), (status = 404, body = Problem), (status = 409, body = Problem), (status = 422, body = Problem)))]
 pub(super) async fn telemetry(
@@ -208,7 +208,7 @@ pub(super) struct ArtifactQuery {
 }
 
 /// Upload the file that came out: as the body, as the first file of a form, or as an upload that came in pieces.
-#[utoipa::path(post, path = "/api/builds/{id}/artifact", tag = "machines", security(("worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("lease" = [])),
+#[utoipa::path(post, path = "/api/builds/{id}/artifact", tag = "machines", security(("worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("api_key" = ["worker"], "lease" = [])),
     params(("id" = String, Path, description = "The build"), ArtifactQuery),
     responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem), (status = 413, body = Problem), (status = 422, body = Problem), (status = 507, body = Problem)))]
 pub(super) async fn artifact(

@@ -12,6 +12,7 @@ use super::machines::whole;
 use super::runs::upload_id;
 use crate::artifacts::{Download, Sha256Sum, Upload, UploadError, tus};
 use crate::auth::Caller;
+use crate::service::builds::cache;
 use crate::{App, Error};
 
 /// Who brings a file: a submitter, or a worker with a result.
@@ -108,7 +109,7 @@ pub(super) async fn put_cached(
     super::multipart::check_length(request.headers(), app.settings.artifact_bytes_max)?;
     let length = request.headers().get(http::header::CONTENT_LENGTH);
     let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
-    let stored = app.cache.put(sum, whole(&app, request), length).await?;
+    let stored = cache::put(&app, &caller, sum, whole(&app, request), length).await?;
     Ok(answer(StatusCode::CREATED, &CachedFile { sha256: sum.to_string(), size: stored.size }))
 }
 
@@ -125,9 +126,8 @@ pub(super) async fn get_cached(
 ) -> Result<Response, Error> {
     caller.has(Scope::Worker)?;
     let sum = sum_of(&sum)?;
-    let found = app.cache.has(sum).await?;
-    let size = found.ok_or_else(|| Error::NotFound { what: "file", id: format!("{sum} in the cache") })?;
-    let (path, name) = (app.cache.path(sum), sum.to_string());
+    let (file, size) = cache::find(&app, &caller, sum).await?;
+    let (path, name) = (file.path(), sum.to_string());
     let content_type = "application/octet-stream";
     Download { path: &path, size, sha256: sum, file_name: &name, content_type }
         .answer(&app.storage, &method, &headers)

@@ -182,7 +182,7 @@ pub async fn poll(app: &App, proof: &Proof<'_>) -> Result<Polled, Error> {
             let next = builder.token;
             (builder, Some(next))
         }
-        Proof::Machine(_) | Proof::Lease(_) => return Err(Error::Forbidden("only a worker can poll".into())),
+        Proof::Machine(_) | Proof::Lease(..) => return Err(Error::Forbidden("only a worker can poll".into())),
     };
     crash::point("poll.rotated");
     app.workers.get(builder.worker).await?.ok_or_else(|| Error::no_worker(&builder.name_id))?;
@@ -245,7 +245,11 @@ async fn job(app: &App, builder: &Builder, claimed: ClaimedRun, again: bool) -> 
         certs_url: has_certs.then(|| path("certs")),
         submitted_at: Time(found.record.submitted_at),
         base_image_id: found.build.submitted.base_image.or_else(|| app.current().build_base_image.clone()),
-        otp: token::otp(&app.secret, run, super::super::open_lease(app, run, &claimed.lease)?.epoch),
+        otp: token::otp(
+            &app.secret,
+            run,
+            token::open_lease(&app.secret, run, &claimed.lease).ok_or(Error::Internal)?.0,
+        ),
     })
 }
 

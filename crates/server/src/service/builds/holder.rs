@@ -18,8 +18,8 @@ pub enum Proof<'a> {
     BuilderName(&'a Caller, &'a str),
     /// The token of a machine that builds for a lease.
     Machine(&'a str),
-    /// A lease of the native API.
-    Lease(&'a str),
+    /// A lease of the native API, with the API key of its worker.
+    Lease(&'a Caller, &'a str),
 }
 
 /// The builder that shows this token. It is not exchanged for a new one.
@@ -103,7 +103,7 @@ pub(crate) async fn builder(app: &App, proof: &Proof<'_>) -> Result<Builder, Err
             }
             other => other,
         },
-        Proof::Machine(_) | Proof::Lease(_) => Err(Error::Forbidden("only a worker can do this".into())),
+        Proof::Machine(_) | Proof::Lease(..) => Err(Error::Forbidden("only a worker can do this".into())),
     }
 }
 
@@ -126,9 +126,9 @@ pub(crate) async fn known_lease(app: &App, proof: &Proof<'_>, id: &str) -> Resul
                 .ok_or_else(|| Error::BadCredential("X-VM-Token is not a token of this build's machine".into()))?;
             return Ok((find(app, id).await?, LeaseRef { run, epoch }));
         }
-        Proof::Lease(shown) => {
+        Proof::Lease(caller, shown) => {
             let run = parse(id)?;
-            let lease = crate::service::open_lease(app, run, shown)?;
+            let lease = crate::service::open_lease(app, caller, run, shown).await?;
             return Ok((find(app, id).await?, lease));
         }
     };
@@ -137,6 +137,9 @@ pub(crate) async fn known_lease(app: &App, proof: &Proof<'_>, id: &str) -> Resul
 
 /// The lease of a build that is or was this builder's.
 pub(super) fn lease_of(builder: &Builder, found: Found) -> Result<(Found, LeaseRef), Error> {
+    if found.build.submitted.namespace != builder.namespace {
+        return Err(no_build(found.record.id));
+    }
     if found.record.worker != Some(builder.worker) {
         return Err(Error::Forbidden("this build is not yours: another worker has it, or nobody".into()));
     }

@@ -2,6 +2,7 @@
 //! retries are the kernel's. Here is what builds have besides: files, logs, builders with tokens, machines.
 
 pub mod builders;
+pub mod cache;
 pub mod control;
 pub mod files;
 pub mod git;

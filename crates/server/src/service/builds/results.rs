@@ -45,7 +45,7 @@ async fn sender(
                 false => Ok((builder.namespace, Some(builder.worker))),
             }
         }
-        (Ok(Proof::Machine(_) | Proof::Lease(_)), _) => Err(Error::Malformed(
+        (Ok(Proof::Machine(_) | Proof::Lease(..)), _) => Err(Error::Malformed(
             "the field build_id must come before the file where a build's own token is shown".into(),
         )),
         (Err(_), Some(caller)) => {
@@ -161,7 +161,7 @@ enum Reach {
 async fn held_or_untouched(app: &App, proof: &Proof<'_>, id: &str) -> Result<Reach, Error> {
     let builder = match proof {
         Proof::BuilderToken(..) | Proof::BuilderName(..) => holder::builder(app, proof).await?,
-        Proof::Machine(_) | Proof::Lease(_) => {
+        Proof::Machine(_) | Proof::Lease(..) => {
             let (found, lease) = holder::known_lease(app, proof, id).await?;
             return Ok(Reach::Lease(found, lease));
         }

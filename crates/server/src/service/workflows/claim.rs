@@ -141,7 +141,7 @@ pub(crate) async fn taken(app: &App, runs: Vec<(Claimed, Journal)>, now: Millis)
     let mut all = Vec::with_capacity(runs.len());
     for (claimed, journal) in runs {
         let lane = app.lanes.name(claimed.lane).await?.ok_or(Error::Internal)?;
-        let lease = token::lease(&app.secret, claimed.run, claimed.epoch);
+        let lease = token::lease(&app.secret, claimed.run, claimed.epoch, &lane.namespace);
         all.push(Taken { claimed, lease, lane, journal, now });
     }
     Ok(all)

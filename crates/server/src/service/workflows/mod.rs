@@ -17,7 +17,7 @@ pub mod steps;
 pub mod suspend;
 
 use baton_core::{Refused, RunId, State};
-use baton_store::{LaneName, LeaseRef, POSITIONS_MAX, StepKind, Verdict};
+use baton_store::{LaneName, POSITIONS_MAX, StepKind, Verdict};
 
 use super::{Outcome, check_name, settle};
 use crate::{App, Error};
@@ -93,11 +93,6 @@ pub(crate) fn pinned(kind: &str, version: Option<&str>) -> String {
 /// The name of a workflow without the version it is pinned to.
 pub(crate) fn plain(lane: &LaneName) -> &str {
     lane.kind.split_once(VERSION_MARK).map_or(lane.kind.as_str(), |(name, _)| name)
-}
-
-/// A run whose lease a caller says to hold, and what it is told when it does not.
-pub(crate) fn open(app: &App, run: RunId, lease: &str) -> Result<LeaseRef, Error> {
-    super::open_lease(app, run, lease)
 }
 
 /// True when a run in this state was never begun by anybody.

@@ -9,9 +9,8 @@ use baton_store::{LaneName, Page, Relations, RunFilter, RunRecord, Scope, Step, 
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::super::{payloads, visible};
+use super::super::{open_lease, payloads, visible};
 use super::messages::check_live;
-use super::open;
 use crate::answers::Answer;
 use crate::auth::Caller;
 use crate::coalesce::Coalescer;
@@ -68,8 +67,10 @@ async fn look(app: &App, caller: &Caller, run: RunId) -> Result<(RunRecord, Rela
     caller.has(Scope::Read)?;
     let (record, relations) = app.reads.call_one(run).await?.ok_or_else(|| Error::no_run(run))?;
     let lane = app.lanes.name(record.lane).await?.ok_or(Error::Internal)?;
-    caller.may(Scope::Read, &lane.namespace)?;
-    Ok((record, relations))
+    match caller.sees(&lane.namespace) {
+        true => Ok((record, relations)),
+        false => Err(Error::no_run(run)),
+    }
 }
 
 /// One workflow, once it has ended or the wait is over. One that continued as another is followed.
@@ -176,7 +177,7 @@ pub async fn payload(
     match lease {
         Some(lease) => {
             caller.has(Scope::Worker)?;
-            check_live(app, open(app, run, lease)?).await?;
+            check_live(app, open_lease(app, caller, run, lease).await?).await?;
         }
         None => drop(visible(app, caller, Scope::Read, run).await?),
     }

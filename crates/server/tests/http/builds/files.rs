@@ -13,6 +13,8 @@ on_both!(
     only_the_holder_gets_the_source,
     downloads_come_in_parts_and_with_a_tag,
     certificates_are_sealed_given_to_the_holder_and_written_down,
+    a_lease_brings_certificates_with_a_key_of_its_namespace_only,
+    the_cache_of_a_namespace_is_its_own,
     files_that_nobody_can_read_are_collected,
     a_quota_is_kept,
     a_submit_whose_answer_was_lost_keeps_its_source,
@@ -106,6 +108,47 @@ fn crc32(bytes: &[u8]) -> u32 {
         (0..8).fold(sum ^ u32::from(*byte), |sum, _| if sum & 1 == 1 { sum >> 1 ^ 0xedb8_8320 } else { sum >> 1 })
     };
     !bytes.iter().fold(!0, step)
+}
+
+async fn worker_key(server: &Server, namespace: &str) -> String {
+    let wanted = json!({"name": "x", "scopes": ["worker"], "namespace": namespace}).to_string();
+    text(&server.call("POST", "/api/v1/keys", wanted).await.json()["key"])
+}
+
+async fn a_lease_brings_certificates_with_a_key_of_its_namespace_only(on: On) {
+    let server = Server::start(on).await;
+    let archive = certs();
+    let (id, _) = server.submit_build_with(&[("certs", Some("certs.zip"), &archive)]).await;
+    let (own, foreign) = (worker_key(&server, "default").await, worker_key(&server, "team").await);
+    let worker = server.client.register(&crate::harness::worker("native")).await.unwrap().worker_id;
+    let lease = server.claim(&worker).await.lease;
+    for path in [format!("/api/builds/{id}/certs"), format!("/api/builds/{id}/source")] {
+        let get = async |key: &str| server.get_with(&path, &[(API_KEY_HEADER, key), ("x-lease", &lease)]).await;
+        assert_eq!(get(&own).await.status, 200, "{path}");
+        assert_eq!(get(&foreign).await.refusal(), "403 forbidden", "{path}");
+        let alone = server.get_with(&path, &[("x-lease", &lease)]).await;
+        assert_eq!(alone.refusal(), "401 no_credential", "{path}");
+    }
+}
+
+async fn the_cache_of_a_namespace_is_its_own(on: On) {
+    let server = Server::start(on).await;
+    let (alpha, beta) = (worker_key(&server, "alpha").await, worker_key(&server, "beta").await);
+    let path = format!("/api/v1/cache/{}", baton_server::artifacts::Sha256Sum::of(b"an image"));
+    let put = async |key: &str, body: &str| server.with_headers("PUT", &path, &[(API_KEY_HEADER, key)], body).await;
+    let get = async |key: &str| server.get_with(&path, &[(API_KEY_HEADER, key)]).await;
+    assert_eq!(put(&alpha, "an image").await.status, 201);
+    assert_eq!(put(&alpha, "").await.status, 201, "it is there");
+    assert_eq!((get(&alpha).await.status, get(&beta).await.status, get(KEY).await.status), (200, 404, 404));
+    assert_eq!(put(&beta, "").await.refusal(), "400 malformed", "an empty file has another sum");
+    assert_eq!(get(&beta).await.refusal(), "404 not_found");
+
+    let shared = Server::with(on, |settings| settings.cache_shared_namespace = Some("alpha".into())).await;
+    let (alpha, beta) = (worker_key(&shared, "alpha").await, worker_key(&shared, "beta").await);
+    let put = async |key: &str, body: &str| shared.with_headers("PUT", &path, &[(API_KEY_HEADER, key)], body).await;
+    assert_eq!(put(&alpha, "an image").await.status, 201);
+    let found = shared.get_with(&path, &[(API_KEY_HEADER, &beta)]).await;
+    assert_eq!((found.status, &found.body[..]), (200, &b"an image"[..]));
 }
 
 async fn certificates_are_sealed_given_to_the_holder_and_written_down(on: On) {
