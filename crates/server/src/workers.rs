@@ -43,7 +43,7 @@ pub struct KnownWorker {
     pub news: Notify,
     /// How long its leases live after each sign of life, as far as this server knows.
     pub ttl_ms: AtomicI64,
-    confirmed: Mutex<Option<(Instant, WorkerStatus)>>,
+    status: Mutex<WorkerStatus>,
     /// When this server last renewed its leases.
     renewed: Mutex<Option<Instant>>,
     /// A sign of life of it is on its way to the store.
@@ -51,9 +51,9 @@ pub struct KnownWorker {
 }
 
 impl KnownWorker {
-    /// Notes where the store says it stands.
+    /// Notes that its leases were renewed, and where the store says it stands.
     pub fn confirm(&self, status: WorkerStatus) {
-        *self.confirmed.lock().expect("nobody panics while holding it") = Some((Instant::now(), status));
+        *self.status.lock().expect("nobody panics while holding it") = status;
         *self.renewed.lock().expect("nobody panics while holding it") = Some(Instant::now());
     }
 
@@ -67,10 +67,9 @@ impl KnownWorker {
         (self.ttl_ms.load(Ordering::Relaxed) != wanted).then_some(wanted)
     }
 
-    /// Where the store said it stands, if that was recently.
-    pub fn status_within(&self, age: Duration) -> Option<WorkerStatus> {
-        let confirmed = *self.confirmed.lock().expect("nobody panics while holding it");
-        confirmed.filter(|(at, _)| at.elapsed() < age).map(|(_, status)| status)
+    /// Where the store said it stands when it was last asked.
+    pub fn status(&self) -> WorkerStatus {
+        *self.status.lock().expect("nobody panics while holding it")
     }
 
     /// Whether this number or a later one was asked with here.
@@ -99,7 +98,7 @@ impl From<Worker> for KnownWorker {
             may_hold_unstarted: AtomicBool::new(true),
             news: Notify::new(),
             ttl_ms: AtomicI64::new(worker.lease_until - worker.seen_at),
-            confirmed: Mutex::new(Some((Instant::now(), worker.status))),
+            status: Mutex::new(worker.status),
             renewed: Mutex::default(),
             is_renewing: AtomicBool::new(false),
         }

@@ -172,20 +172,20 @@ fn wanted<'a>(known: &'a KnownWorker, claim: &'a Claim) -> Result<(&'a str, &'a 
     Ok((queue, if claim.types.is_empty() { &known.types } else { &claim.types }))
 }
 
-/// Refuses a worker that is not online. One that was heard of lately needs no query; for the
-/// others, asking for work is the sign of life. (Waiting for it is not: the connection of a process
-/// that hangs stays open.) It is written beside the answer while the worker's leases are good for
-/// as long again: the claim itself refuses workers that are gone.
+/// Refuses a worker that is not online. One whose leases this server renewed lately needs no query;
+/// for the others, asking for work is the sign of life. (Waiting for it is not: the connection of a
+/// process that hangs stays open.) It is written beside the answer while the worker's leases are
+/// good for as long again: the claim itself refuses workers that are gone.
 pub(crate) async fn check_status(app: &App, known: &Arc<KnownWorker>) -> Result<(), Error> {
     let recent = Duration::from_millis(app.current().heartbeat_interval_ms * 3 / 2);
     let half_a_lease = Duration::from_millis(known.ttl_ms.load(Ordering::Relaxed).max(0) as u64 / 2);
-    let status = match known.status_within(recent) {
-        Some(status) => status,
-        None if app.store.clock().fixed().is_none() && known.is_renewed_within(half_a_lease) => {
+    let status = match known.is_renewed_within(recent) {
+        true => known.status(),
+        false if app.store.clock().fixed().is_none() && known.is_renewed_within(half_a_lease) => {
             super::renew::sign_of_life_beside(app, known, None);
             WorkerStatus::Online
         }
-        None => super::renew::sign_of_life_now(app, known).await?,
+        false => super::renew::sign_of_life_now(app, known).await?,
     };
     match status {
         WorkerStatus::Online => Ok(()),

@@ -60,6 +60,7 @@ pub async fn one(app: &App, caller: &Caller, worker: RegisterWorker) -> Result<R
     if let Some(known) = app.workers.get(registered.id).await? {
         caller.may_act_for(known.id, known.key_id.as_deref(), &known.namespace)?;
         if registered.is_new {
+            known.confirm(WorkerStatus::Online);
             // Nothing was claimed yet, so no answer can have been lost.
             known.last_claim_no.store(i64::MIN + 1, std::sync::atomic::Ordering::Relaxed);
             known.may_hold_unstarted.store(false, std::sync::atomic::Ordering::Relaxed);

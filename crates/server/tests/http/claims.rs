@@ -249,6 +249,24 @@ on_both!(
     what_is_freed_wakes_who_waits,
 );
 
+/// A server that hears of a worker for the first time does not know how long ago its last sign of life was.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_on_another_server_is_a_sign_of_life() {
+    let database = baton_testkit::database().await;
+    let clock = Clock::manual(START);
+    let here = Server::on_database(database.url(), clock.clone()).await;
+    let there = Server::on_database(database.url(), clock.clone()).await;
+    here.submit().await;
+    let worker = here.worker("one").await;
+    let claim = Claim { claim_no: Some(1), ..Claim::default() };
+    let lease = here.claims(&worker, &claim).await.remove(0).lease;
+    let ttl_ms = here.app.settings.lease_ttl_ms as i64;
+    clock.advance(ttl_ms - 1);
+    assert_eq!(there.claims(&worker, &claim).await.remove(0).lease, lease);
+    let known = there.app.store.worker(worker.parse().unwrap()).await.unwrap().unwrap();
+    assert_eq!(known.lease_until, START + ttl_ms - 1 + ttl_ms);
+}
+
 /// Two servers on one database: work that comes in here wakes who waits there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_submit_on_one_server_wakes_a_claim_on_another() {

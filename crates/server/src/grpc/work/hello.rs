@@ -90,6 +90,6 @@ async fn resume(
     let lost: HashSet<&str> = answer.lost.iter().map(String::as_str).collect();
     let is_held = |lease: &LeaseRef| !lost.contains(lease.run.to_string().as_str());
     let held = leases.iter().filter(|(lease, _)| is_held(lease)).cloned().collect();
-    let draining = known.status_within(std::time::Duration::MAX) == Some(WorkerStatus::Draining);
+    let draining = known.status() == WorkerStatus::Draining;
     Ok(Some(Welcome { known, registered, held, lost: answer.lost, draining }))
 }
