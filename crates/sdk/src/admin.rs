@@ -33,6 +33,12 @@ impl Client {
         self.json(Call::get(Query::new("/api/v1/audit").page(limit, cursor, false).path)).await
     }
 
+    /// The audit log after the line with this number, oldest first.
+    pub async fn audit_log_after(&self, line: i64, limit: Option<usize>) -> Result<AuditPage, ClientError> {
+        let query = Query::new("/api/v1/audit").page(limit, Some(&line.to_string()), false);
+        self.json(Call::get(query.add("oldest_first", Some("true")).path)).await
+    }
+
     /// The settings that can be changed while the servers run.
     pub async fn settings(&self) -> Result<SettingList, ClientError> {
         self.json(Call::get("/api/v1/settings")).await

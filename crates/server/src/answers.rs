@@ -17,6 +17,7 @@ use bytes::Bytes;
 use hyper::body::Body as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::addresses::network;
 use crate::{Caller, Error, Settings};
 
 /// What is shared out, in bytes: a semaphore cannot count as far as single bytes.
@@ -132,6 +133,15 @@ tokio::task_local! {
     static ANSWER: Answer;
 }
 
+/// The request that an answer is for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Origin {
+    /// Where it comes from: the other end of the connection, or what a trusted proxy says.
+    pub address: Option<IpAddr>,
+    /// What it is called in the audit log and in the answer's `x-request-id`.
+    pub request_id: String,
+}
+
 /// An answer: whose it is, and the room that it has.
 #[derive(Clone, Debug)]
 pub struct Answer(Arc<Mutex<State>>);
@@ -139,7 +149,9 @@ pub struct Answer(Arc<Mutex<State>>);
 #[derive(Debug)]
 struct State {
     connection: Option<Connection>,
-    address: Option<IpAddr>,
+    origin: Option<Origin>,
+    /// What its caller's key lacks.
+    refusal: Option<String>,
     caller: Option<Arc<Caller>>,
     rooms: Vec<Arc<Room>>,
     /// What it holds while it is made: turns of its connection and of its key.
@@ -149,15 +161,16 @@ struct State {
 impl State {
     fn owner(&self) -> Option<Owner> {
         let key = self.caller.as_ref().map(|caller| Owner::Key(caller.key_id.clone()));
-        key.or(self.address.map(Owner::Address))
+        let address = || self.origin.as_ref()?.address.map(network).map(Owner::Address);
+        key.or_else(address)
     }
 }
 
 impl Answer {
     /// One that has no room yet.
-    pub fn new(connection: Option<Connection>, address: Option<IpAddr>) -> Answer {
-        let (caller, rooms, making) = (None, Vec::new(), [None, None]);
-        Answer(Arc::new(Mutex::new(State { connection, address, caller, rooms, making })))
+    pub fn new(connection: Option<Connection>, origin: Option<Origin>) -> Answer {
+        let (refusal, caller, rooms, making) = (None, None, Vec::new(), [None, None]);
+        Answer(Arc::new(Mutex::new(State { connection, origin, refusal, caller, rooms, making })))
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
@@ -177,6 +190,21 @@ impl Answer {
     /// Whose answer is being made.
     pub(crate) fn current_owner() -> Option<Owner> {
         ANSWER.try_with(|answer| answer.with(|state| state.owner())).ok().flatten()
+    }
+
+    /// The request whose answer is being made.
+    pub(crate) fn current_origin() -> Option<Origin> {
+        ANSWER.try_with(|answer| answer.with(|state| state.origin.clone())).ok().flatten()
+    }
+
+    /// Notes that the caller's key is not enough for what it asks.
+    pub(crate) fn is_refused(why: &str) {
+        let _ = ANSWER.try_with(|answer| answer.with(|state| state.refusal = Some(why.to_owned())));
+    }
+
+    /// Whose key is not enough for what it asks, and why, if so.
+    pub(crate) fn refusal(&self) -> Option<(Arc<Caller>, String)> {
+        self.with(|state| state.caller.clone().zip(state.refusal.take()))
     }
 
     /// Notes whose it is.

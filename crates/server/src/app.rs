@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::answers::Answers;
 use crate::artifacts::{Cache, Seal, Storage, UploadLimits, Uploads};
+use crate::audit::Audit;
 use crate::auth::Keys;
 use crate::backlog::Backlogs;
 use crate::bell::Bell;
@@ -77,6 +78,7 @@ pub struct Parts {
     pub newer_schema: Mutex<Option<(i32, i32)>>,
     pub backlogs: Backlogs,
     pub keys: Keys,
+    pub audit: Arc<Audit>,
     pub bodies: Bodies,
     /// Room for answers on their way out.
     pub answers: Answers,
@@ -177,7 +179,9 @@ impl App {
         };
         let live = Arc::new(LiveSettings::new(settings.clone()));
         live.take(store.settings().await?);
-        let keys = Keys::new(store.clone(), &settings, live.clone());
+        let sink = settings.audit_sink.as_deref().and_then(|sink| sink.parse().ok());
+        let audit = Arc::new(Audit::new(store.clone(), sink, metrics.clone()));
+        let keys = Keys::new(store.clone(), audit.clone(), &settings, live.clone());
         let backlogs = Backlogs::new(store.clone(), live.clone());
         Ok(App(Arc::new(Parts {
             submits: service::submit::coalescer(store.clone(), dispatcher.clone(), metrics.clone(), SUBMIT_BATCH),
@@ -224,6 +228,7 @@ impl App {
             newer_schema: Mutex::default(),
             backlogs,
             keys,
+            audit,
             watchers,
             inboxes,
             ends,

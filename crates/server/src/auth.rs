@@ -13,6 +13,8 @@ use baton_store::{AuditEntry, Key, Scope, Store};
 use tokio::sync::Semaphore;
 
 use crate::addresses::network;
+use crate::answers::Answer;
+use crate::audit::Audit;
 use crate::settings::LiveSettings;
 use crate::{Error, Settings};
 
@@ -51,25 +53,29 @@ impl Caller {
         if self.sees(namespace) {
             return Ok(());
         }
-        Err(Error::Forbidden(format!(
+        Err(refused(format!(
             "the API key {} is good for the namespace {} only, not for {namespace}",
             self.key_id,
             self.namespace.as_deref().unwrap_or_default()
         )))
     }
 
-    /// Refuses unless the caller has this scope.
-    pub fn has(&self, scope: Scope) -> Result<(), Error> {
-        let allowed = self.scopes.iter().any(|has| match has {
+    /// True when the caller has this scope.
+    pub fn can(&self, scope: Scope) -> bool {
+        self.scopes.iter().any(|has| match has {
             Scope::Admin => true,
             Scope::Submit => matches!(scope, Scope::Submit | Scope::Read),
             Scope::Worker => scope == Scope::Worker,
             Scope::Read => scope == Scope::Read,
-        });
-        if allowed {
+        })
+    }
+
+    /// Refuses unless the caller has this scope.
+    pub fn has(&self, scope: Scope) -> Result<(), Error> {
+        if self.can(scope) {
             return Ok(());
         }
-        Err(Error::Forbidden(format!(
+        Err(refused(format!(
             "the API key {} lacks the scope {}; ask an administrator for a key that has it",
             self.key_id,
             scope_name(scope)
@@ -83,10 +89,10 @@ impl Caller {
         if !self.sees(namespace) {
             return Err(Error::no_worker(worker));
         }
-        if self.has(Scope::Admin).is_ok() || key_id.is_none_or(|own| own == self.key_id) {
+        if self.can(Scope::Admin) || key_id.is_none_or(|own| own == self.key_id) {
             return Ok(());
         }
-        Err(Error::Forbidden(format!("the worker {worker} registered with another API key")))
+        Err(refused(format!("the worker {worker} registered with another API key")))
     }
 
     /// Whoever shows nothing at all, where the setting `expo_legacy_auth` lets such workers in.
@@ -102,13 +108,19 @@ impl Caller {
 
     /// True for an administrator of everything: one who may know where things are kept.
     pub fn is_administrator(&self) -> bool {
-        self.has(Scope::Admin).is_ok() && self.namespace.is_none()
+        self.can(Scope::Admin) && self.namespace.is_none()
     }
 
     /// True when the caller's key reaches into this namespace.
     pub fn sees(&self, namespace: &str) -> bool {
         self.namespace.as_deref().is_none_or(|own| own == namespace)
     }
+}
+
+/// Refuses a caller whose key is good, and not enough. It is written down when it is answered.
+pub(crate) fn refused(why: String) -> Error {
+    Answer::is_refused(&why);
+    Error::Forbidden(why)
 }
 
 /// The word for a scope.
@@ -137,6 +149,7 @@ struct Remembered {
 #[derive(Debug)]
 pub struct Keys {
     store: Arc<dyn Store>,
+    audit: Arc<Audit>,
     from_settings: Option<Hash>,
     live: Arc<LiveSettings>,
     begun: Instant,
@@ -147,9 +160,10 @@ pub struct Keys {
 
 impl Keys {
     /// Remembers nothing yet.
-    pub fn new(store: Arc<dyn Store>, settings: &Settings, live: Arc<LiveSettings>) -> Keys {
+    pub fn new(store: Arc<dyn Store>, audit: Arc<Audit>, settings: &Settings, live: Arc<LiveSettings>) -> Keys {
         Keys {
             store,
+            audit,
             from_settings: settings.api_key.as_deref().map(token::hash),
             live,
             begun: Instant::now(),
@@ -249,30 +263,54 @@ impl Keys {
 
     /// Refuses a credential, writes it down, and slows down whoever guesses.
     pub(crate) async fn refused(&self, from: Option<IpAddr>, subject: &str, why: &str) -> Error {
-        if let Some(address) = from.map(network) {
-            let (per_second, now) = (self.refusals_per_second(), self.now_ms());
-            let mut refusals = self.refusals.lock().expect("nobody panics while holding it");
-            if refusals.len() >= ADDRESSES_MAX {
-                refusals.clear();
-            }
-            let bucket = refusals.entry(address).or_insert(Bucket { tokens: per_second, at: now });
-            let (granted, left) = rate::take(*bucket, per_second, now, 1);
-            *bucket = left;
-            if granted == 0 {
-                return Error::TooMany { retry_after_ms: 1_000 };
-            }
+        if !self.may_write_down(from) {
+            return Error::TooMany { retry_after_ms: 1_000 };
         }
         let entry = AuditEntry {
             actor: from.map_or_else(|| "unknown".into(), |from| from.to_string()),
             action: "credential.refused".into(),
             subject: subject.into(),
             detail: why.into(),
-            namespace: None,
+            ..AuditEntry::default()
         };
-        match self.store.audit(vec![entry]).await {
+        match self.audit.write(entry).await {
             Ok(()) => Error::BadCredential(why.into()),
             Err(error) => error.into(),
         }
+    }
+
+    /// Writes down that a good key was refused, because it is not enough for what was asked. Those of
+    /// one address are written down as often as `refusals_per_second` says.
+    pub(crate) async fn note_refusal(&self, answer: &Answer, from: Option<IpAddr>, what: &str) {
+        let Some((caller, why)) = answer.refusal() else { return };
+        if !self.may_write_down(from) {
+            return;
+        }
+        let entry = AuditEntry {
+            actor: caller.key_id.clone(),
+            action: "access.refused".into(),
+            subject: what.into(),
+            detail: why,
+            namespace: caller.namespace.clone(),
+            ..AuditEntry::default()
+        };
+        if let Err(error) = answer.made_by(self.audit.write(entry)).await {
+            tracing::warn!(%error, key = caller.key_id, "a refusal could not be written to the audit log");
+        }
+    }
+
+    /// Counts refusals of an address. False when it had too many of them.
+    fn may_write_down(&self, from: Option<IpAddr>) -> bool {
+        let Some(address) = from.map(network) else { return true };
+        let (per_second, now) = (self.refusals_per_second(), self.now_ms());
+        let mut refusals = self.refusals.lock().expect("nobody panics while holding it");
+        if refusals.len() >= ADDRESSES_MAX {
+            refusals.clear();
+        }
+        let bucket = refusals.entry(address).or_insert(Bucket { tokens: per_second, at: now });
+        let (granted, left) = rate::take(*bucket, per_second, now, 1);
+        *bucket = left;
+        granted > 0
     }
 
     /// Forgets what is remembered, so that a revocation on this server counts at once.

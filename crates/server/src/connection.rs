@@ -16,6 +16,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::response::IntoResponse;
 use baton_core::rate::{self, Bucket};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -27,8 +28,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-use crate::addresses::{Addresses, Open, Shut, network};
-use crate::answers::{Answer, SharedByAll};
+use crate::addresses::{Addresses, Open, Shut};
+use crate::answers::{Answer, Origin, SharedByAll};
 use crate::framing::Framing;
 use crate::http::Peer;
 use crate::outgoing::{Leftovers, Outgoing, Streams};
@@ -41,6 +42,10 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 const STREAMS_MAX: u32 = 1_000;
 /// How often a quiet HTTP/2 peer is asked whether it is still there.
 const PING_EVERY: Duration = Duration::from_secs(30);
+/// What a request is called in the audit log. A caller may name it.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Longest name that a caller may give.
+const REQUEST_ID_MAX: usize = 128;
 /// Pause after `accept` failed, which it does when file descriptors run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// What HTTP/2 takes of one answer before the client has made room for it.
@@ -194,18 +199,23 @@ where
                 false => address.admit(&app.settings, request.headers()),
             };
             request.extensions_mut().insert(Peer(client));
-            let answer = Answer::new(Some(share.clone()), Some(network(client)));
+            let request_id = request_id(request.headers(), &app);
+            let origin = Origin { address: Some(client), request_id: request_id.clone() };
+            let answer = Answer::new(Some(share.clone()), Some(origin));
             request.extensions_mut().insert(answer.clone());
             let is_call = crate::grpc::is_call(request.headers());
             let routed = admitted.map(|admitted| (admitted, router.clone().oneshot(request.map(Body::new))));
             let app = app.clone();
             async move {
-                let (admitted, response) = match routed {
+                let (admitted, mut response) = match routed {
                     Ok((admitted, answer)) => (Some(admitted), answer.await.unwrap_or_else(|never| match never {})),
                     Err(error) if is_call => (None, crate::grpc::refused(&error)),
                     Err(error) => (None, error.into_response()),
                 };
                 guard.is_answered = true;
+                if let Ok(id) = HeaderValue::try_from(request_id) {
+                    response.headers_mut().insert(REQUEST_ID, id);
+                }
                 let is_shared = response.extensions().get::<SharedByAll>().is_some();
                 let leftovers = is_http2.then(|| guard.activity.leftovers.clone());
                 let guard = (guard, admitted);
@@ -245,6 +255,14 @@ where
         tracing::debug!(%error, %peer, "a connection ended early");
     }
     app.metrics.connections.dec();
+}
+
+/// What its caller calls a request, or a name of our own.
+fn request_id(headers: &HeaderMap, app: &App) -> String {
+    let given = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok());
+    let is_plain =
+        |id: &&str| (1..=REQUEST_ID_MAX).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic());
+    given.filter(is_plain).map_or_else(|| format!("{:016x}", app.entropy.bits()), str::to_owned)
 }
 
 /// True for an error that only a client makes that does not keep to the protocol: no accident of

@@ -8,6 +8,7 @@ mod allowance;
 mod answers;
 mod app;
 pub mod artifacts;
+pub mod audit;
 mod auth;
 mod backlog;
 mod bell;
@@ -149,6 +150,9 @@ pub async fn run(
         .map_err(|error| format!("cannot make the data directory {}: {error}", settings.data.display()))?;
     if is_open_to_others(&settings.data) {
         tracing::warn!(directory = %settings.data.display(), "others on this machine can look into the data directory; chmod 700 closes it");
+    }
+    if let Some(sink) = &settings.audit_sink {
+        sink.parse::<audit::Sink>()?.check()?;
     }
     let mut app = open(&settings, &providers).await?;
     let listener = tokio::net::TcpListener::bind(&settings.listen)

@@ -69,6 +69,8 @@ pub struct Metrics {
     pub workers_lost: Counter,
     pub lease_refusals: Counter,
     pub credential_refusals: Counter,
+    /// Lines of the audit log that are in the store only, because its sink did not take them.
+    pub audit_sink_failures: Counter,
     pub requests: Family<RequestLabels, Counter>,
     pub request_seconds: Histogram,
     pub calls: Family<CallLabels, Counter>,
@@ -115,6 +117,7 @@ impl Metrics {
             workers_lost: Counter::default(),
             lease_refusals: Counter::default(),
             credential_refusals: Counter::default(),
+            audit_sink_failures: Counter::default(),
             requests: Family::default(),
             request_seconds: Histogram::new(exponential_buckets(0.000_1, 2.0, 18)),
             calls: Family::default(),
@@ -168,6 +171,8 @@ impl Metrics {
             self.lease_refusals.clone(),
         );
         registry.register("credential_refusals", "Requests with a bad credential", self.credential_refusals.clone());
+        let help = "Lines of the audit log that its sink did not take";
+        registry.register("audit_sink_failures", help, self.audit_sink_failures.clone());
         registry.register("http_requests", "HTTP requests by method, route and status", self.requests.clone());
         registry.register(
             "http_request_seconds",

@@ -1,2 +1,2 @@
 -- The audit log, newest first, older than ?1.
-select id, at, actor, action, subject, detail, namespace from audit where id < ?1 order by id desc limit ?2
+select id, at, actor, action, subject, detail, namespace, address, request_id from audit where id < ?1 order by id desc limit ?2

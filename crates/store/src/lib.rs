@@ -212,10 +212,10 @@ pub trait Store: Builds + Workflows + Payloads + Schedules + Namespaces + Pools 
     async fn keys(&self) -> StoreResult<Vec<Key>>;
     /// Revokes a key. False when there is none with this id; true also when it was revoked before.
     async fn revoke_key(&self, id: &str) -> StoreResult<bool>;
-    /// Writes lines of the audit log.
-    async fn audit(&self, entries: Vec<AuditEntry>) -> StoreResult<()>;
-    /// The audit log, newest first.
-    async fn audit_log(&self, page: Page<i64>) -> StoreResult<Vec<AuditRecord>>;
+    /// Writes lines of the audit log. Returns them as they were written.
+    async fn audit(&self, entries: Vec<AuditEntry>) -> StoreResult<Vec<AuditRecord>>;
+    /// The audit log, newest first or oldest first.
+    async fn audit_log(&self, page: Page<i64>, oldest_first: bool) -> StoreResult<Vec<AuditRecord>>;
     /// Deletes runs that ended before `now - runs_ms`, workers offline since before `now - workers_ms`, and audit lines older than `audit_ms`: at
     /// most `limit` of each. Returns how many went.
     async fn retain(

@@ -1,5 +1,10 @@
 //! `baton audit`: who did what.
 
+use std::fs::OpenOptions;
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
 use baton::Client;
 use baton::proto::AuditPage;
 use clap::{Args, Subcommand};
@@ -21,6 +26,14 @@ pub enum AuditCommand {
 Wants an admin key that is good for all namespaces."
     )]
     List(ListArgs),
+    /// Write the audit log as JSON lines, oldest first.
+    #[command(after_help = "Examples:
+  baton audit export > audit.jsonl
+  baton audit export --output audit.jsonl
+  baton audit export --after 1234 --output audit.jsonl    only newer lines, added to the file
+
+Wants an admin key that is good for all namespaces.")]
+    Export(ExportArgs),
 }
 
 #[derive(Args)]
@@ -35,19 +48,66 @@ pub struct ListArgs {
     format: Format,
 }
 
+#[derive(Args)]
+pub struct ExportArgs {
+    /// Only lines after the one with this number.
+    #[arg(long, default_value_t = 0)]
+    after: i64,
+    /// Add the lines to this file; others cannot read it if it is new. Without it, they are printed.
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Lines asked for at once.
+const EXPORT_PAGE: usize = 1_000;
+
 /// Carries out a command about the audit log.
 pub async fn execute(client: &Client, command: AuditCommand) -> Result<(), Exit> {
     match command {
         AuditCommand::List(args) => {
             let page = client.audit_log(Some(args.limit), args.cursor.as_deref()).await;
             args.format.print(&page.map_err(flags::AUDIT_LIST.explain())?, table);
+            Ok(())
+        }
+        AuditCommand::Export(args) => export(client, args).await,
+    }
+}
+
+async fn export(client: &Client, args: ExportArgs) -> Result<(), Exit> {
+    let name = args.output.as_ref().map_or_else(|| "the output".into(), |path| path.display().to_string());
+    let failed = |error: io::Error| match error.kind() {
+        // Whoever reads the lines has seen enough.
+        ErrorKind::BrokenPipe => std::process::exit(0),
+        _ => Exit::failed(format!("{name} cannot be written: {error}")),
+    };
+    let mut out: Box<dyn Write> = match &args.output {
+        Some(path) => {
+            let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+            Box::new(BufWriter::new(file.map_err(failed)?))
+        }
+        None => Box::new(BufWriter::new(io::stdout())),
+    };
+    let (mut after, mut count) = (args.after, 0);
+    loop {
+        let page = client.audit_log_after(after, Some(EXPORT_PAGE)).await.map_err(flags::AUDIT_LIST.explain())?;
+        for line in &page.lines {
+            serde_json::to_writer(&mut out, line).map_err(|error| failed(error.into()))?;
+            out.write_all(b"\n").map_err(failed)?;
+            after = line.id;
+        }
+        count += page.lines.len();
+        if page.next_cursor.is_none() {
+            break;
         }
     }
+    out.flush().map_err(failed)?;
+    // So that the next export can go on after it, and the lines themselves stay what is printed.
+    eprintln!("{count} lines; the next export goes on with --after {after}");
     Ok(())
 }
 
 fn table(page: &AuditPage) -> String {
-    let mut table = Table::new(&["at", "actor", "action", "subject", "namespace", "detail"]);
+    let mut table = Table::new(&["at", "actor", "action", "subject", "namespace", "address", "detail"]);
     for line in &page.lines {
         table.row([
             line.at.to_string(),
@@ -55,6 +115,7 @@ fn table(page: &AuditPage) -> String {
             line.action.clone(),
             line.subject.clone(),
             or_dash(line.namespace.as_ref()),
+            or_dash(line.address.as_ref()),
             line.detail.clone(),
         ]);
     }

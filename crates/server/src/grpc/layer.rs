@@ -62,8 +62,13 @@ pub(super) struct Deadline(pub(super) Option<Moment>);
 pub(super) async fn call(State(app): State<App>, request: Request, next: Next) -> Response {
     let begun = Instant::now();
     let path = request.uri().path().to_owned();
-    let response = admitted(&app, &path, request, next).await.unwrap_or_else(|error| failed(&error));
+    let answer = request.extensions().get::<Answer>().cloned().unwrap_or_else(|| Answer::new(None, None));
+    let from = request.extensions().get::<Peer>().map(|peer| peer.0);
+    let response = admitted(&app, &path, request, next, &answer).await.unwrap_or_else(|error| failed(&error));
     let code = response.headers().get("grpc-status").map_or(Code::Ok, |code| Code::from_bytes(code.as_bytes()));
+    if code == Code::PermissionDenied {
+        app.keys.note_refusal(&answer, from, &path).await;
+    }
     // Paths that clients make up would each be kept for good.
     let method = if code == Code::Unimplemented { "none".into() } else { path.trim_start_matches('/').to_owned() };
     app.metrics.calls.get_or_create(&CallLabels { method, code: code_name(code) }).inc();
@@ -77,16 +82,15 @@ pub(super) fn failed(error: &Error) -> Response {
     super::error::status(error).into_http::<Body>().into_response()
 }
 
-async fn admitted(app: &App, path: &str, request: Request, next: Next) -> Result<Response, Error> {
+async fn admitted(app: &App, path: &str, request: Request, next: Next, answer: &Answer) -> Result<Response, Error> {
     let (mut parts, body) = request.into_parts();
-    let authenticated = authenticate(app, &parts).await?;
-    let answer = parts.extensions.get::<Answer>().cloned().unwrap_or_else(|| Answer::new(None, None));
+    let authenticated = answer.made_by(authenticate(app, &parts)).await?;
     answer.belongs_to(&authenticated.caller);
     let deadline = timeout(&parts.headers)?.map(|timeout| Moment::now() + timeout);
     parts.extensions.insert(authenticated);
     parts.extensions.insert(Deadline(deadline));
     if path == STREAM {
-        return Ok(next.run(Request::from_parts(parts, body)).await);
+        return Ok(answer.made_by(next.run(Request::from_parts(parts, body))).await);
     }
     let share = Share::default();
     let limit = match PAYLOADS.contains(&path) {
@@ -108,7 +112,7 @@ async fn admitted(app: &App, path: &str, request: Request, next: Next) -> Result
             let request = Request::from_parts(parts.clone(), Body::from(message.clone()));
             weighed(next.clone().run(request).await).await
         };
-        let answered = within(deadline, app.answers.fitting(&answer, make)).await;
+        let answered = within(deadline, app.answers.fitting(answer, make)).await;
         return answered.unwrap_or_else(|| Ok(too_late()));
     }
     let call = next.run(Request::from_parts(parts, Body::from(message)));
@@ -124,7 +128,7 @@ async fn admitted(app: &App, path: &str, request: Request, next: Next) -> Result
     };
     drop(share);
     let Some((response, bytes)) = answered else { return Ok(too_late()) };
-    app.answers.fit_or_wait(&answer, bytes).await;
+    app.answers.fit_or_wait(answer, bytes).await;
     Ok(response)
 }
 

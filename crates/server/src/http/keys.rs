@@ -60,9 +60,11 @@ pub(super) struct ListAudit {
     limit: Option<usize>,
     /// The next_cursor of the page before.
     cursor: Option<String>,
+    /// The oldest line first, to follow the log: the number of the last line is the next cursor.
+    oldest_first: bool,
 }
 
-/// Read the audit log, newest first.
+/// Read the audit log, newest first unless asked otherwise.
 #[utoipa::path(get, path = "/api/v1/audit", tag = "keys", security(("api_key" = ["admin"])), params(ListAudit),
     responses((status = 200, body = AuditPage)))]
 pub(super) async fn audit(
@@ -72,7 +74,7 @@ pub(super) async fn audit(
 ) -> Result<Response, Error> {
     let limit = page_size(wanted.limit)?;
     let page = Page { after: cursor(wanted.cursor.as_deref())?, limit };
-    let lines = service::audit::list(&app, &caller, page).await?;
+    let lines = service::audit::list(&app, &caller, page, wanted.oldest_first).await?;
     let next_cursor = if lines.len() == limit { lines.last().map(|line| line.id.to_string()) } else { None };
     Ok(ok(&AuditPage { lines, next_cursor }))
 }

@@ -73,10 +73,10 @@ async fn no_route(headers: http::HeaderMap) -> Response {
 }
 
 /// Counts requests, times those that do not wait for work, and sees through those that change something.
-async fn count(State(app): State<App>, path: Option<MatchedPath>, mut request: Request, next: Next) -> Response {
+async fn count(State(app): State<App>, matched: Option<MatchedPath>, mut request: Request, next: Next) -> Response {
     let begun = Instant::now();
     let method = method_label(request.method());
-    let route = path.as_ref().map_or("none", MatchedPath::as_str).to_owned();
+    let route = matched.as_ref().map_or("none", MatchedPath::as_str).to_owned();
     let waits = route.ends_with("/claim")
         || route == HEARTBEAT
         || route == RUNNER_HEARTBEAT
@@ -84,6 +84,7 @@ async fn count(State(app): State<App>, path: Option<MatchedPath>, mut request: R
     // A claim's caller has to be there to take the runs. Every other change is carried to its end even when its caller hangs
     // up: what was committed must still wake those who wait for it, and be written down.
     let changes = request.method() != http::Method::GET && !route.ends_with("/claim");
+    let (from, path) = (request.extensions().get::<Peer>().map(|peer| peer.0), request.uri().path().to_owned());
     let share = Share::default();
     request.extensions_mut().insert(share.clone());
     let answer = request.extensions().get::<Answer>().cloned().unwrap_or_else(|| Answer::new(None, None));
@@ -115,6 +116,9 @@ async fn count(State(app): State<App>, path: Option<MatchedPath>, mut request: R
         }
     };
     drop(share);
+    if response.status() == StatusCode::FORBIDDEN {
+        app.keys.note_refusal(&answer, from, &format!("{method} {path}")).await;
+    }
     let status = response.status().as_u16();
     app.metrics.requests.get_or_create(&RequestLabels { method, route, status }).inc();
     if !waits {

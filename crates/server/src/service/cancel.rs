@@ -3,7 +3,7 @@
 use baton_core::{Millis, RunId};
 use baton_store::Scope;
 
-use super::{Outcome, settle, visible, workflows};
+use super::{Outcome, audit, settle, visible, workflows};
 use crate::auth::Caller;
 use crate::{App, Error};
 
@@ -15,6 +15,13 @@ pub async fn one(app: &App, caller: &Caller, run: RunId) -> Result<Outcome, Erro
         let state = workflows::cancel::one(app, caller, run, None).await?;
         return Ok(Outcome { state, cancelling: !state.is_ended() });
     }
+    let outcome = plain(app, run).await?;
+    audit::of_run(app, caller, "run.cancel", &record, outcome.state.as_str()).await?;
+    Ok(outcome)
+}
+
+/// Cancels a run that is no workflow.
+pub(crate) async fn plain(app: &App, run: RunId) -> Result<Outcome, Error> {
     app.metrics.cancel.calls.inc();
     app.metrics.cancel.runs.inc();
     let changes = app.store.cancel(vec![run], app.current().cancel_grace_ms as Millis).await?;

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use baton_core::token;
 use baton_proto::{CreateKey, CreatedKey, KeyView, Time};
-use baton_store::{AuditEntry, Key, NewKey, Scope};
+use baton_store::{Key, NewKey, Scope};
 
 use super::{audit, check_name};
 use crate::auth::{Caller, scope_name, scope_named};
@@ -105,14 +105,7 @@ pub async fn first(app: &App) -> Result<Option<String>, String> {
         return Ok(None);
     }
     let created = add(app, "first admin key", vec![Scope::Admin], None).await.map_err(failed)?;
-    let entry = AuditEntry {
-        actor: "server".into(),
-        action: "key.create".into(),
-        subject: created.id,
-        detail: "first admin key".into(),
-        namespace: None,
-    };
-    app.store.audit(vec![entry]).await.map_err(|error| failed(error.into()))?;
+    audit::write(app, "server", "key.create", &created.id, "first admin key", None).await.map_err(failed)?;
     let path = app.settings.admin_key_path();
     write_private(&path, &created.key)
         .map_err(|error| format!("cannot write the first API key to {}: {error}", path.display()))?;

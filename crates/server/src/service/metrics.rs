@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use baton_core::token;
 use baton_store::Scope;
 
+use crate::auth::refused;
 use crate::{App, Error};
 
 /// Refuses unless the counters are for whoever asks. A call that somebody has passed on comes from
@@ -28,6 +29,6 @@ pub(crate) async fn may_read(
     caller.has(Scope::Read)?;
     match caller.namespace {
         None => Ok(()),
-        Some(_) => Err(Error::Forbidden("metrics are for keys that are good for all namespaces".into())),
+        Some(_) => Err(refused("metrics are for keys that are good for all namespaces".into())),
     }
 }

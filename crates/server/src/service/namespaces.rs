@@ -5,7 +5,7 @@ use baton_store::{Namespace, NamespaceChange, NamespaceLimits, Page, Scope};
 
 use super::news::News;
 use super::{audit, check_name, check_plain_name, message};
-use crate::auth::Caller;
+use crate::auth::{Caller, refused};
 use crate::{App, Error};
 
 /// Makes a namespace. The same again gives the same answer.
@@ -109,7 +109,7 @@ async fn set(
 fn may_change(caller: &Caller) -> Result<(), Error> {
     caller.has(Scope::Admin)?;
     match &caller.namespace {
-        Some(_) => Err(Error::Forbidden("namespaces are changed with keys that are good for all of them".into())),
+        Some(_) => Err(refused("namespaces are changed with keys that are good for all of them".into())),
         None => Ok(()),
     }
 }

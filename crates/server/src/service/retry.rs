@@ -5,7 +5,7 @@ use baton_core::{Millis, RunId};
 use baton_store::{Due, Idempotency, Lane, NewRun, RunRecord, Scope, Submitted};
 
 use super::workflows::start;
-use super::{check_name, submit, visible};
+use super::{audit, check_name, submit, visible};
 use crate::auth::Caller;
 use crate::{App, Error};
 
@@ -13,10 +13,11 @@ use crate::{App, Error};
 pub async fn one(app: &App, caller: &Caller, run: RunId, key: Option<&str>) -> Result<Submitted, Error> {
     key.map_or(Ok(()), |key| check_name("Idempotency-Key", key))?;
     let record = visible(app, caller, Scope::Submit, run).await?;
-    let again = again(app, record, key)?;
+    let again = again(app, record.clone(), key)?;
     let options = again.options.clone();
     let submitted = submit::take_in_again(app, vec![again]).await?.pop().ok_or(Error::Internal)?;
     time_out(app, &submitted, options.as_ref()).await?;
+    audit::of_run(app, caller, "run.retry", &record, &format!("as {}", submitted.run)).await?;
     Ok(submitted)
 }
 

@@ -4,7 +4,7 @@ use baton_proto::{ChangeSettings, SettingList, SettingView, Time};
 use baton_store::{Scope, SettingChange};
 
 use super::audit;
-use crate::auth::Caller;
+use crate::auth::{Caller, refused};
 use crate::settings::{Shown, is_changeable, read_change};
 use crate::{App, Error};
 
@@ -63,7 +63,7 @@ fn check_audit(app: &App, changes: &[SettingChange]) -> Result<(), Error> {
 fn may(caller: &Caller) -> Result<(), Error> {
     caller.has(Scope::Admin)?;
     match &caller.namespace {
-        Some(_) => Err(Error::Forbidden("settings are for keys that are good for all namespaces".into())),
+        Some(_) => Err(refused("settings are for keys that are good for all namespaces".into())),
         None => Ok(()),
     }
 }

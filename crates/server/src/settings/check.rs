@@ -27,6 +27,9 @@ impl Settings {
         {
             return Err(format!("metrics_key must have at least {} characters", baton_core::token::API_KEY_LENGTH_MIN));
         }
+        if let Some(sink) = &self.audit_sink {
+            sink.parse::<crate::audit::Sink>()?;
+        }
         crate::proxies::Proxies::parse(&self.trusted_proxies)?;
         self.check_limits()?;
         self.check_spans()?;

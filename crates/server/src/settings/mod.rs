@@ -103,6 +103,8 @@ pub struct Settings {
     /// What `/metrics` wants to be shown (`Authorization: Bearer`). Without it, it is there for this
     /// machine, and for others with an API key that may read all namespaces.
     pub metrics_key: Option<String>,
+    /// Where lines of the audit log go besides the database: `file:/path`, `syslog`, or `syslog://host:port`.
+    pub audit_sink: Option<String>,
     /// Connections at once.
     pub connections_max: usize,
     /// Connections at once from one address. A new one takes the place of the oldest that is idle.
@@ -293,6 +295,7 @@ impl Default for Settings {
             refusals_per_second: 20,
             unauthenticated_per_second: 1_000,
             metrics_key: None,
+            audit_sink: None,
             connections_max: 10_000,
             connections_per_address_max: 8_000,
             requests_per_address_max: 20_000,
@@ -454,6 +457,7 @@ impl Settings {
             listen_url: Some(String::new()),
             cache_shared_namespace: Some(String::new()),
             metrics_key: Some(String::new()),
+            audit_sink: Some(String::new()),
             api_key: Some(String::new()),
             build_base_image: Some(String::new()),
             storage_bytes_max: Some(0),

@@ -98,6 +98,64 @@ async fn a_namespaces_admin_sees_and_makes_only_its_own_keys(on: On) {
     assert_eq!(server.client.keys().await.unwrap().keys.len(), 3);
 }
 
+async fn a_refusal_for_want_of_scope_is_written_down(on: On) {
+    let server = Server::start(on).await;
+    let weak = server.client.create_key(&key(&["read"], Some("team"))).await.unwrap();
+    let before = server.client.audit_log(None, None).await.unwrap().lines.len();
+    let ask = |method, path: &str, id: &str| {
+        server.request(method, path).header("x-api-key", &weak.key).header("x-request-id", id)
+    };
+    // What it may do, and what is wrong in other ways, is not written down.
+    assert_eq!(server.send(ask("GET", "/api/v1/runs?namespace=team", "fine"), "").await.status, 200);
+    assert_eq!(server.send(ask("GET", "/api/v1/runs?namespace=team&limit=x", "wrong"), "").await.status, 422);
+    let answer = server.send(ask("POST", "/api/v1/queues/builds/pause", "pause-7"), "{}").await;
+    assert_eq!((answer.refusal().as_str(), answer.header("x-request-id")), ("403 forbidden", "pause-7"));
+    let named = server.send(ask("GET", "/api/v1/runs?namespace=default", "x y"), "").await;
+    let made_up = named.header("x-request-id").to_owned();
+    assert!(named.status == 403 && made_up.len() == 16, "{named:?}");
+    let mut lines = server.client.audit_log(None, None).await.unwrap().lines;
+    lines.truncate(lines.len() - before);
+    let told: Vec<_> = lines
+        .iter()
+        .map(|line| (line.actor.as_str(), line.action.as_str(), line.subject.as_str(), line.request_id.as_deref()))
+        .collect();
+    let id = weak.id.as_str();
+    let expected = [
+        (id, "access.refused", "GET /api/v1/runs", Some(made_up.as_str())),
+        (id, "access.refused", "POST /api/v1/queues/builds/pause", Some("pause-7")),
+    ];
+    assert_eq!(told, expected);
+    assert!(lines.iter().all(|line| line.address.as_deref() == Some("127.0.0.1")), "{lines:?}");
+    assert!(lines[1].detail.contains("lacks the scope"), "{lines:?}");
+}
+
+/// They are answered as ever, and do not fill the log.
+async fn a_flood_of_refusals_is_written_down_in_part(on: On) {
+    let server = Server::start(on).await;
+    let weak = server.client.create_key(&key(&["read"], None)).await.unwrap();
+    let client = server.client_with(&weak.key);
+    for _ in 0..200 {
+        assert_eq!(refusal(client.audit_log(None, None).await), "403 forbidden");
+    }
+    let lines = server.client.audit_log(Some(1_000), None).await.unwrap().lines;
+    let refusals = lines.iter().filter(|line| line.action == "access.refused").count();
+    assert!((1..150).contains(&refusals), "{refusals}");
+}
+
+async fn cancels_and_retries_are_written_down(on: On) {
+    let server = Server::start(on).await;
+    let id = server.submit().await;
+    server.client.cancel(&id).await.unwrap();
+    let again = server.client.retry(&id).await.unwrap();
+    let lines = server.client.audit_log(Some(2), None).await.unwrap().lines;
+    let told: Vec<_> = lines.iter().map(|line| (line.action.as_str(), line.subject.as_str())).collect();
+    assert_eq!(told, [("run.retry", id.as_str()), ("run.cancel", id.as_str())]);
+    assert_eq!((lines[1].detail.as_str(), lines[1].namespace.as_deref()), ("cancelled", Some("default")));
+    assert_eq!(lines[0].detail, format!("as {}", again.id));
+    let newer = server.client.audit_log_after(lines[1].id, Some(5)).await.unwrap();
+    assert_eq!((newer.lines, newer.next_cursor), (vec![lines[0].clone()], None));
+}
+
 async fn every_administrative_act_is_written_down(on: On) {
     let server = Server::start(on).await;
     let created = server.client.create_key(&key(&["admin"], None)).await.unwrap();
@@ -150,6 +208,9 @@ on_both!(
     without_a_good_key_nothing_is_told,
     a_revoked_key_is_refused_at_once,
     a_namespaces_admin_sees_and_makes_only_its_own_keys,
+    a_refusal_for_want_of_scope_is_written_down,
+    a_flood_of_refusals_is_written_down_in_part,
+    cancels_and_retries_are_written_down,
     every_administrative_act_is_written_down,
 );
 

@@ -172,13 +172,16 @@ impl PostgresStore {
         Ok(!self.database.query(sql::REVOKE_KEY, params![self.database.fixed_now(), id]).await?.is_empty())
     }
 
-    pub(super) async fn write_audit(&self, entries: &[AuditEntry]) -> Outcome<()> {
+    pub(super) async fn write_audit(&self, entries: Vec<AuditEntry>) -> Outcome<Vec<AuditRecord>> {
         if entries.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let column = |of: fn(&AuditEntry) -> &str| entries.iter().map(|entry| clean(of(entry))).collect::<Vec<_>>();
-        let namespaces: Vec<Option<&str>> = entries.iter().map(|entry| entry.namespace.as_deref()).collect();
-        self.database
+        let optional = |of: fn(&AuditEntry) -> &Option<String>| -> Vec<Option<String>> {
+            entries.iter().map(|entry| of(entry).as_deref().map(clean)).collect()
+        };
+        let rows = self
+            .database
             .query(
                 sql::ADD_AUDIT,
                 params![
@@ -187,16 +190,24 @@ impl PostgresStore {
                     column(|entry| &entry.action),
                     column(|entry| &entry.subject),
                     column(|entry| &entry.detail),
-                    namespaces,
+                    optional(|entry| &entry.namespace),
+                    optional(|entry| &entry.address),
+                    optional(|entry| &entry.request_id),
                 ],
             )
             .await?;
-        Ok(())
+        let written = rows.iter().zip(entries);
+        written.map(|(row, entry)| Ok(AuditRecord { id: row.try_get("id")?, at: row.try_get("at")?, entry })).collect()
     }
 
-    pub(super) async fn list_audit(&self, page: Page<i64>) -> Outcome<Vec<AuditRecord>> {
+    pub(super) async fn list_audit(&self, page: Page<i64>, oldest_first: bool) -> Outcome<Vec<AuditRecord>> {
+        let limit = page.limit as i64;
+        let rows = match oldest_first {
+            true => self.database.query(sql::FOLLOW_AUDIT, params![page.after.unwrap_or(0), limit]).await?,
+            false => self.database.query(sql::LIST_AUDIT, params![page.after, limit]).await?,
+        };
         let mut records = Vec::new();
-        for row in self.database.query(sql::LIST_AUDIT, params![page.after, page.limit as i64]).await? {
+        for row in rows {
             records.push(AuditRecord {
                 id: row.try_get("id")?,
                 at: row.try_get("at")?,
@@ -206,6 +217,8 @@ impl PostgresStore {
                     subject: row.try_get("subject")?,
                     detail: row.try_get("detail")?,
                     namespace: row.try_get("namespace")?,
+                    address: row.try_get("address")?,
+                    request_id: row.try_get("request_id")?,
                 },
             });
         }

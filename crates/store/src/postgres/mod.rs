@@ -358,12 +358,12 @@ impl Store for PostgresStore {
         self.database.within(self.mark_key_revoked(id)).await
     }
 
-    async fn audit(&self, entries: Vec<AuditEntry>) -> StoreResult<()> {
-        self.database.within(self.write_audit(&entries)).await
+    async fn audit(&self, entries: Vec<AuditEntry>) -> StoreResult<Vec<AuditRecord>> {
+        self.database.within(self.write_audit(entries)).await
     }
 
-    async fn audit_log(&self, page: Page<i64>) -> StoreResult<Vec<AuditRecord>> {
-        self.database.within(self.list_audit(page)).await
+    async fn audit_log(&self, page: Page<i64>, oldest_first: bool) -> StoreResult<Vec<AuditRecord>> {
+        self.database.within(self.list_audit(page, oldest_first)).await
     }
 
     async fn retain(

@@ -46,11 +46,11 @@ pub(super) const RETRIES_MAX: u32 = 3;
 /// would make a claim as slow as the queue is long, or as the rows are many that a transaction elsewhere keeps from being cleaned away.
 /// Compiling a statement takes half a second, and seems worth it to a planner that believes in millions of rows.
 const BEGIN: &str = "begin isolation level read committed; \
-     set local idle_in_transaction_session_timeout = '30s'; set local enable_seqscan = off; set local jit = off";
+     set local idle_in_transaction_session_timeout = '5s'; set local enable_seqscan = off; set local jit = off";
 /// Begins one whose prepared statements are not planned anew each time, which the database would do because it cannot know
 /// how little they read. Only for this transaction: a pooler may give the connection to somebody else afterwards.
 const BEGIN_PLANNED: &str = "begin isolation level read committed; \
-     set local idle_in_transaction_session_timeout = '30s'; set local enable_seqscan = off; set local jit = off; \
+     set local idle_in_transaction_session_timeout = '5s'; set local enable_seqscan = off; set local jit = off; \
      set local plan_cache_mode = 'force_generic_plan'";
 /// Largest batch for which a prepared statement is used. Its plan is made once for all, and must not be made for few rows
 /// and then used for thousands.
@@ -332,13 +332,15 @@ pub(super) fn mind_silence(config: &mut Config) {
     }
 }
 
-/// Checks where every new connection leads, and prepares what runs all the time, so that using it
+/// Checks where every new connection leads, has the other side mind silence, too, and prepares what runs all the time, so that using it
 /// later never waits for anything.
 fn prepare_often(prepares: Arc<AtomicBool>, home: Arc<Home>) -> Hook {
     Hook::async_fn(move |client, _| {
         let (prepares, home) = (prepares.load(Ordering::Relaxed), home.clone());
         Box::pin(async move {
             home.check(client).await.map_err(HookError::message)?;
+            let (silence, probe) = (SILENCE_MAX.as_millis().to_string(), PROBE_EVERY.as_secs().to_string());
+            client.query(super::sql::MIND_SILENCE, &[&silence, &probe]).await.map_err(HookError::Backend)?;
             for sql in super::sql::OFTEN.iter().filter(|_| prepares) {
                 client.prepare_cached(sql).await.map_err(HookError::Backend)?;
             }

@@ -96,6 +96,7 @@ statements! {
     FIND_PAST = "find_past.pg.sql";
     FIND_RELATIONS = "find_relations.pg.sql";
     FIND_STEPS = "find_steps.pg.sql";
+    FOLLOW_AUDIT = "follow_audit.pg.sql";
     FIND_SUBMITTED = "find_submitted.pg.sql";
     FIND_SUBMITTED_RUNS = "find_submitted_runs.pg.sql";
     FIND_TAKEN = "find_taken.pg.sql";
@@ -142,6 +143,7 @@ statements! {
     LOCK_SETTINGS = "lock_settings.pg.sql";
     LOOK_LANES = "look_lanes.pg.sql";
     LOSE_WORKERS = "lose_workers.pg.sql";
+    MIND_SILENCE = "mind_silence.pg.sql";
     MOVE_MESSAGES = "move_messages.pg.sql";
     NOTIFY_SERVERS = "notify_servers.pg.sql";
     OPEN_CLAIM = "open_claim.pg.sql";

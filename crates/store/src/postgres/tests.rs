@@ -85,6 +85,17 @@ async fn stranger(url: &str) -> tokio_postgres::Client {
     client
 }
 
+/// Otherwise the locks of a server that is cut off stand in everybody's way until the database notices by itself.
+#[tokio::test]
+async fn the_database_gives_up_a_silent_connection_as_soon_as_we_do() {
+    let database = baton_testkit::database().await;
+    let store = connect(database.url(), &Clock::manual(START)).await;
+    for (name, value) in [("tcp_user_timeout", "2000"), ("tcp_keepalives_idle", "1"), ("tcp_keepalives_count", "2")] {
+        let shown = store.database.query(&format!("show {name}"), params![]).await.unwrap();
+        assert_eq!(shown[0].get::<_, &str>(0), value, "{name}");
+    }
+}
+
 #[tokio::test]
 async fn several_servers_may_start_on_an_empty_database_at_once() {
     let database = baton_testkit::database().await;

@@ -98,25 +98,31 @@ pub(super) fn revoke_key(sql: &Sql<'_>, id: &str) -> StoreResult<bool> {
     Ok(sql.execute(statements::REVOKE_KEY, params![id, sql.now])? > 0)
 }
 
-pub(super) fn audit(sql: &Sql<'_>, entries: &[AuditEntry]) -> StoreResult<()> {
+pub(super) fn audit(sql: &Sql<'_>, entries: &[AuditEntry]) -> StoreResult<Vec<AuditRecord>> {
+    let mut written = Vec::with_capacity(entries.len());
     for entry in entries {
-        sql.execute(
-            statements::INSERT_AUDIT,
-            params![sql.now, entry.actor, entry.action, entry.subject, entry.detail, entry.namespace],
-        )?;
+        let AuditEntry { actor, action, subject, detail, namespace, address, request_id } = entry;
+        let parameters = params![sql.now, actor, action, subject, detail, namespace, address, request_id];
+        let (id, at) = sql.one(statements::INSERT_AUDIT, parameters, |row| Ok((row.get(0)?, row.get(1)?)))?;
+        written.push(AuditRecord { id, at, entry: entry.clone() });
     }
-    Ok(())
+    Ok(written)
 }
 
-pub(super) fn audit_log(sql: &Sql<'_>, page: Page<i64>) -> StoreResult<Vec<AuditRecord>> {
-    let parameters = params![page.after.unwrap_or(i64::MAX), page.limit as i64];
-    sql.rows(statements::LIST_AUDIT, parameters, |row| {
+pub(super) fn audit_log(sql: &Sql<'_>, page: Page<i64>, oldest_first: bool) -> StoreResult<Vec<AuditRecord>> {
+    let (statement, all) = match oldest_first {
+        true => (statements::FOLLOW_AUDIT, 0),
+        false => (statements::LIST_AUDIT, i64::MAX),
+    };
+    sql.rows(statement, params![page.after.unwrap_or(all), page.limit as i64], |row| {
         let entry = AuditEntry {
             actor: row.get(2)?,
             action: row.get(3)?,
             subject: row.get(4)?,
             detail: row.get(5)?,
             namespace: row.get(6)?,
+            address: row.get(7)?,
+            request_id: row.get(8)?,
         };
         Ok(AuditRecord { id: row.get(0)?, at: row.get(1)?, entry })
     })

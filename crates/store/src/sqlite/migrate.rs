@@ -31,6 +31,11 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 12, name: "progress", text: include_str!("../../migrations/sqlite/0012_progress.sql") },
     Migration { version: 13, name: "leases", text: include_str!("../../migrations/sqlite/0013_leases.sql") },
     Migration { version: 14, name: "order_types", text: include_str!("../../migrations/sqlite/0014_order_types.sql") },
+    Migration {
+        version: 15,
+        name: "audit_origin",
+        text: include_str!("../../migrations/sqlite/0015_audit_origin.sql"),
+    },
 ];
 
 /// Applies what is missing, all in one transaction.

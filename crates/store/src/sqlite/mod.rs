@@ -352,12 +352,12 @@ impl Store for SqliteStore {
         self.write(move |sql| admin::revoke_key(sql, &id)).await
     }
 
-    async fn audit(&self, entries: Vec<AuditEntry>) -> StoreResult<()> {
+    async fn audit(&self, entries: Vec<AuditEntry>) -> StoreResult<Vec<AuditRecord>> {
         self.write(move |sql| admin::audit(sql, &entries)).await
     }
 
-    async fn audit_log(&self, page: Page<i64>) -> StoreResult<Vec<AuditRecord>> {
-        self.read(move |sql| admin::audit_log(sql, page)).await
+    async fn audit_log(&self, page: Page<i64>, oldest_first: bool) -> StoreResult<Vec<AuditRecord>> {
+        self.read(move |sql| admin::audit_log(sql, page, oldest_first)).await
     }
 
     async fn retain(

@@ -107,6 +107,7 @@ statements! {
     REVOKE_KEY = "revoke_key.sqlite.sql";
     INSERT_AUDIT = "insert_audit.sqlite.sql";
     LIST_AUDIT = "list_audit.sqlite.sql";
+    FOLLOW_AUDIT = "follow_audit.sqlite.sql";
     LIST_SETTINGS = "list_settings.sql";
     SET_SETTING = "set_setting.sqlite.sql";
     DELETE_SETTING = "delete_setting.sqlite.sql";

@@ -51,7 +51,7 @@ pub struct Key {
 }
 
 /// A line for the audit log.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct AuditEntry {
     /// Who: a key's id, or what was known of the caller.
     pub actor: String,
@@ -63,6 +63,10 @@ pub struct AuditEntry {
     pub detail: String,
     /// The namespace it belongs to, if it belongs to one.
     pub namespace: Option<String>,
+    /// Where the caller was.
+    pub address: Option<String>,
+    /// The request that it was part of.
+    pub request_id: Option<String>,
 }
 
 /// A line of the audit log.

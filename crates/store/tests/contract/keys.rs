@@ -8,7 +8,7 @@ contract!(
     a_key_is_found_by_its_hash,
     the_same_key_is_added_once,
     a_revoked_key_stays_revoked,
-    the_audit_log_is_read_newest_first_in_pages,
+    the_audit_log_is_read_in_pages_either_way,
 );
 
 fn new_key(id: &str) -> NewKey {
@@ -67,27 +67,33 @@ async fn a_revoked_key_stays_revoked(rig: Rig) {
     assert_eq!(rig.store.keys().await.unwrap(), [found]);
 }
 
-async fn the_audit_log_is_read_newest_first_in_pages(rig: Rig) {
+async fn the_audit_log_is_read_in_pages_either_way(rig: Rig) {
     let line = |number: usize| AuditEntry {
         actor: "key".into(),
         action: "cancel".into(),
         subject: format!("run {number}"),
         detail: "it's \"odd\"".into(),
         namespace: number.is_multiple_of(2).then(|| "default".into()),
+        address: number.is_multiple_of(3).then(|| "2001:db8::1".into()),
+        request_id: Some(format!("request {number}")),
     };
-    rig.store.audit(vec![]).await.unwrap();
-    rig.store.audit((0..3).map(line).collect()).await.unwrap();
+    assert_eq!(rig.store.audit(vec![]).await.unwrap(), []);
+    let mut written = rig.store.audit((0..3).map(line).collect()).await.unwrap();
     rig.clock.advance(5);
-    rig.store.audit((3..7).map(line).collect()).await.unwrap();
-    let (mut got, mut after) = (Vec::new(), None);
-    loop {
-        let page = rig.store.audit_log(Page { after, limit: 3 }).await.unwrap();
-        let Some(last) = page.last() else { break };
-        after = Some(last.id);
-        got.extend(page);
-    }
-    assert!(got.is_sorted_by(|left, right| left.id > right.id));
-    let entries: Vec<_> = got.iter().map(|record| (record.at, record.entry.clone())).collect();
-    let expected: Vec<_> = (0..7).rev().map(|number| (START + if number < 3 { 0 } else { 5 }, line(number))).collect();
+    written.extend(rig.store.audit((3..7).map(line).collect()).await.unwrap());
+    let entries: Vec<_> = written.iter().map(|record| (record.at, record.entry.clone())).collect();
+    let expected: Vec<_> = (0..7).map(|number| (START + if number < 3 { 0 } else { 5 }, line(number))).collect();
     assert_eq!(entries, expected);
+    for oldest_first in [true, false] {
+        let (mut got, mut after) = (Vec::new(), None);
+        loop {
+            let page = rig.store.audit_log(Page { after, limit: 3 }, oldest_first).await.unwrap();
+            let Some(last) = page.last() else { break };
+            after = Some(last.id);
+            got.extend(page);
+        }
+        assert_eq!(got, written);
+        assert!(got.is_sorted_by(|left, right| (left.id < right.id) == oldest_first));
+        written.reverse();
+    }
 }

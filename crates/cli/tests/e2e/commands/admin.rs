@@ -51,6 +51,27 @@ async fn the_audit_log_is_listed_in_pages(store: Store) {
     assert_eq!(refused.code, 4, "{refused:?}");
 }
 
+async fn the_audit_log_is_exported_as_lines(store: Store) {
+    let person = Person::new(store).await;
+    for queue in ["one", "two"] {
+        person.baton(&["queue", "pause", queue, "--create"]).await.ok();
+    }
+    let file = person.site.home.path().join("audit.jsonl");
+    let (path, parse) = (file.to_str().unwrap(), |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let said = person.baton(&["audit", "export", "--output", path]).await;
+    let last = said.err.rsplit(' ').next().unwrap().trim().to_owned();
+    person.baton(&["queue", "pause", "three", "--create"]).await.ok();
+    person.baton(&["audit", "export", "--after", &last, "--output", path]).await.ok();
+    let text = std::fs::read_to_string(&file).unwrap();
+    let lines: Vec<_> = text.lines().map(parse).collect();
+    let of_queues = |line: &&serde_json::Value| line["action"] == "queue.pause";
+    let subjects: Vec<_> = lines.iter().filter(of_queues).map(|line| line["subject"].as_str().unwrap()).collect();
+    assert_eq!(subjects, ["one", "two", "three"], "{text}");
+    assert!(lines.iter().filter(of_queues).all(|line| line["address"] == "127.0.0.1"), "{text}");
+    let printed = person.baton(&["audit", "export"]).await.ok();
+    assert_eq!(printed.lines().map(parse).collect::<Vec<_>>(), lines);
+}
+
 /// Only where no key is in the settings: that one is never revoked.
 async fn the_last_admin_key_is_revoked_by_force_only(store: Store) {
     let database = match store {
@@ -112,6 +133,7 @@ async fn a_request_to_cancel_a_held_run_is_seen(store: Store) {
 on_both_stores!(
     a_mistyped_queue_is_not_made,
     the_audit_log_is_listed_in_pages,
+    the_audit_log_is_exported_as_lines,
     the_last_admin_key_is_revoked_by_force_only,
     a_request_to_cancel_a_held_run_is_seen,
 );

@@ -7,7 +7,7 @@ use baton_store::{Idempotency, Scope, Verdict};
 use super::submit::{Wanted, take_in};
 use super::{Reader, logs, status_of, visible};
 use crate::service::cancel::tell_holder;
-use crate::service::{check_name, settle};
+use crate::service::{audit, check_name, settle};
 use crate::{App, Error};
 
 /// Cancels a build: at once when nobody has it, otherwise its builder is told and has a grace time.
@@ -23,6 +23,8 @@ pub async fn cancel(app: &App, reader: &Reader<'_>, id: &str) -> Result<Cancelle
     app.after().changed([run].into_iter(), &changes);
     let outcome = settle(app, run, changes.verdicts[0]).await?;
     tell_holder(app, run, outcome).await?;
+    let namespace = &found.build.submitted.namespace;
+    audit::write(app, reader.actor(), "build.cancel", id, outcome.state.as_str(), Some(namespace)).await?;
     Ok(CancelledBuild { success: true, status: status_of(outcome.state) })
 }
 
@@ -30,7 +32,7 @@ pub async fn cancel(app: &App, reader: &Reader<'_>, id: &str) -> Result<Cancelle
 pub async fn retry(app: &App, reader: &Reader<'_>, id: &str, key: Option<&str>) -> Result<SubmittedBuild, Error> {
     key.map_or(Ok(()), |key| check_name("Idempotency-Key", key))?;
     let found = visible(app, reader, Scope::Submit, id).await?;
-    let run = found.record.id;
+    let (run, namespace) = (found.record.id, found.build.submitted.namespace.clone());
     let wanted = Wanted {
         build: found.build.submitted,
         priority: Some(found.record.priority),
@@ -41,5 +43,7 @@ pub async fn retry(app: &App, reader: &Reader<'_>, id: &str, key: Option<&str>) 
     };
     let submitted = take_in(app, wanted).await?;
     logs::note(app, run, format!("Retried as build {}", submitted.id)).await;
+    let detail = format!("as {}", submitted.id);
+    audit::write(app, reader.actor(), "build.retry", id, &detail, Some(&namespace)).await?;
     Ok(submitted)
 }

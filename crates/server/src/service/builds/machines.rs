@@ -8,6 +8,7 @@ use baton_store::{LeaseRef, Machine, Measured, NewMeasurement, OtpAnswer, Scope}
 use super::holder::{self, Proof};
 use super::{Found, Reader, find, heard_of, logs, no_build, visible};
 use crate::auth::Caller;
+use crate::service::audit;
 use crate::{App, Error};
 
 /// How long a one-time password is good, from the claim.
@@ -219,15 +220,10 @@ pub async fn certs(app: &App, proof: &Proof<'_>, id: &str) -> Result<bytes::Byte
     let certs = super::files::published(app, &found, baton_store::ArtifactKind::Certs).await?;
     let certs = certs
         .ok_or(Error::NotFound { what: "file", id: "with certificates: the build was submitted without any".into() })?;
-    let entry = baton_store::AuditEntry {
-        actor: found.record.worker.map_or_else(|| "unknown".into(), |worker| worker.to_string()),
-        action: "certs.read".into(),
-        subject: id.to_owned(),
-        detail: format!("epoch {}", lease.epoch),
-        namespace: Some(found.build.submitted.namespace.clone()),
-    };
+    let actor = found.record.worker.map_or_else(|| "unknown".into(), |worker| worker.to_string());
+    let (detail, namespace) = (format!("epoch {}", lease.epoch), Some(found.build.submitted.namespace.as_str()));
     // Written down before they are given out.
-    app.store.audit(vec![entry]).await?;
+    audit::write(app, &actor, "certs.read", id, &detail, namespace).await?;
     // Somebody may have cancelled the build meanwhile; then the secret stays.
     let again = find(app, id).await?;
     if again.record.epoch != lease.epoch || !again.record.state.is_held() {

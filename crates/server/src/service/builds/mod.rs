@@ -49,6 +49,16 @@ pub enum Reader<'a> {
     KeyOrToken(&'a Caller, &'a str),
 }
 
+impl Reader<'_> {
+    /// Who it is in the audit log.
+    pub(crate) fn actor(&self) -> &str {
+        match self {
+            Reader::Key(caller) | Reader::KeyOrToken(caller, _) => &caller.key_id,
+            Reader::Token(_) => "build token",
+        }
+    }
+}
+
 /// The namespace a caller works in where a protocol has no word for it.
 pub fn namespace_of(caller: &Caller) -> &str {
     caller.namespace.as_deref().unwrap_or(NAMESPACE_DEFAULT)

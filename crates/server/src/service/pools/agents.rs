@@ -9,11 +9,11 @@ use baton_core::{Epoch, Millis, token};
 use baton_proto::{
     JoinRunner, JoinedRunner, POOL_WAIT_MS_MAX, RunnerAction, RunnerOrder, SignalRunner, SignalledRunner, Time,
 };
-use baton_store::{AuditEntry, JoinAnswer, PoolRunner, RunnerNews, RunnerRef, RunnerSignal, SignalAnswer};
+use baton_store::{JoinAnswer, PoolRunner, RunnerNews, RunnerRef, RunnerSignal, SignalAnswer};
 use tokio::time::Instant;
 
 use super::told;
-use crate::service::{check_name, message};
+use crate::service::{audit, check_name, message};
 use crate::{App, Error, crash};
 
 /// How long an agent that joins waits for its provider's answer, before it is told to come again.
@@ -67,7 +67,7 @@ pub async fn join(app: &App, order: OrderId, wanted: JoinRunner) -> Result<Joine
         }
         JoinAnswer::Taken => {
             let detail = "another agent has joined for this machine before";
-            audit(app, "runner.join_refused", &wanted.machine_id, detail, None).await?;
+            audit::write(app, "agent", "runner.join_refused", &wanted.machine_id, detail, None).await?;
             Err(Error::Forbidden(format!("{detail}; each machine has one agent, which keeps its nonce")))
         }
         JoinAnswer::NotYet => {
@@ -185,7 +185,8 @@ pub async fn signal(app: &App, runner: RunnerId, said: SignalRunner) -> Result<S
                 Some(found) => Some(app.pools.name(found.pool).await?.0),
                 None => None,
             };
-            audit(app, "runner.signal_ignored", &runner.to_string(), &detail, namespace).await?;
+            audit::write(app, "agent", "runner.signal_ignored", &runner.to_string(), &detail, namespace.as_deref())
+                .await?;
             (false, Some("it is about another run".into()), look(app, runner).await?)
         }
         SignalAnswer::Unknown => (false, Some("the runner is gone".into()), look(app, runner).await?),
@@ -201,17 +202,6 @@ async fn tell_discarded(app: &App, runner: RunnerId) -> Result<(), Error> {
         told::discarded(&pool, runner, cause, &found.detail);
     }
     Ok(())
-}
-
-async fn audit(app: &App, action: &str, subject: &str, detail: &str, namespace: Option<String>) -> Result<(), Error> {
-    let entry = AuditEntry {
-        actor: "agent".into(),
-        action: action.into(),
-        subject: subject.into(),
-        detail: detail.into(),
-        namespace,
-    };
-    Ok(app.store.audit(vec![entry]).await?)
 }
 
 fn standing(runner: &PoolRunner) -> RunnerNews {

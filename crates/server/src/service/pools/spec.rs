@@ -6,7 +6,7 @@ use baton_core::pools::PoolSpec;
 use baton_proto::{ChangePool, CreatePool};
 
 use super::read::HIDDEN;
-use crate::auth::Caller;
+use crate::auth::{Caller, refused};
 use crate::github::GithubScope;
 use crate::providers::{self, PROVIDER_DEFAULT};
 use crate::{App, Error};
@@ -91,13 +91,13 @@ pub(super) fn check(app: &App, caller: &Caller, spec: &PoolSpec) -> Result<(), E
     // Whoever says what such agents run says what runs next to the server: that is not for the administrator of a part.
     if provider.runs_here() && caller.namespace.is_some() {
         let why = format!("pools of the provider {} need an admin key that is good for all namespaces", spec.provider);
-        return Err(Error::Forbidden(why));
+        return Err(refused(why));
     }
     if GithubScope::of(&spec.options).map_err(Error::Invalid)?.is_some() {
         // The token of this server is good for more than one namespace.
         if caller.namespace.is_some() {
             let why = "pools that register at GitHub need an admin key that is good for all namespaces".into();
-            return Err(Error::Forbidden(why));
+            return Err(refused(why));
         }
         app.settings.has_github_access().map_err(Error::Invalid)?;
     }

@@ -127,8 +127,8 @@ async fn cancel_previous(app: &App, schedule: &Schedule, spec: &Spec, run: RunId
         namespace: Some(schedule.namespace.clone()),
     };
     let cancelled = match spec.workflow {
-        true => workflows::cancel::one(app, &caller, run, None).await.map(|_| ()),
-        false => cancel::one(app, &caller, run).await.map(|_| ()),
+        true => workflows::cancel::unaudited(app, &caller, run, None).await.map(|_| ()),
+        false => cancel::plain(app, run).await.map(|_| ()),
     };
     match cancelled {
         // It has ended by itself, and may have been deleted since.

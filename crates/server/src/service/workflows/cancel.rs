@@ -3,7 +3,7 @@
 use baton_core::{Millis, RunId, State};
 use baton_store::{MessageKind, NewMessage, RunRecord, Scope, Verdict};
 
-use super::super::{cancel, settle, visible};
+use super::super::{audit, cancel, settle, visible};
 use super::signal::SUCCESSORS_MAX;
 use super::start::set_deadline;
 use super::{invalid, never_begun, signal};
@@ -16,6 +16,18 @@ const GRACE_MS_MAX: Millis = baton_core::retry::INTERVAL_MS_MAX as Millis;
 /// Cancels a workflow. One that nobody has begun ends at once; any other hears of it and has the grace time. One that continued as another
 /// is followed. Returns the state it is in now.
 pub async fn one(app: &App, caller: &Caller, run: RunId, grace_ms: Option<Millis>) -> Result<State, Error> {
+    let (record, state) = unaudited(app, caller, run, grace_ms).await?;
+    audit::of_run(app, caller, "run.cancel", &record, state.as_str()).await?;
+    Ok(state)
+}
+
+/// As [`one`], for what cancels by rules that are on record already. Returns the run that it was about, too.
+pub(crate) async fn unaudited(
+    app: &App,
+    caller: &Caller,
+    run: RunId,
+    grace_ms: Option<Millis>,
+) -> Result<(RunRecord, State), Error> {
     if grace_ms.is_some_and(|ms| ms > GRACE_MS_MAX) {
         return Err(invalid("grace", "must be at most 365 days"));
     }
@@ -25,13 +37,13 @@ pub async fn one(app: &App, caller: &Caller, run: RunId, grace_ms: Option<Millis
         let record = visible(app, caller, Scope::Submit, run).await?;
         let cancelled = match record.state.is_ended() {
             true => Err(Error::Ended(record.state)),
-            false => live(app, record, grace_ms).await,
+            false => live(app, record.clone(), grace_ms).await,
         };
         // It may have gone on as another in this very moment.
-        let Err(Error::Ended(state)) = cancelled else { return cancelled };
+        let Err(Error::Ended(state)) = cancelled else { return Ok((record, cancelled?)) };
         match app.store.relations(&[run]).await?.pop().unwrap_or_default().continued_to {
             Some(next) => run = next,
-            None if state == State::Cancelled => return Ok(state),
+            None if state == State::Cancelled => return Ok((record, state)),
             None => return Err(Error::Ended(state)),
         }
     }

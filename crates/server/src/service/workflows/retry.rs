@@ -3,7 +3,7 @@
 use baton_core::RunId;
 use baton_store::{Scope, Submitted, Woken};
 
-use super::super::{payloads, retry, submit, visible};
+use super::super::{audit, payloads, retry, submit, visible};
 use super::children::note;
 use crate::auth::Caller;
 use crate::{App, Error};
@@ -14,7 +14,7 @@ pub async fn one(app: &App, caller: &Caller, run: RunId, from_start: bool) -> Re
         return retry::one(app, caller, run, None).await;
     }
     let record = visible(app, caller, Scope::Submit, run).await?;
-    let again = retry::again(app, record, None)?;
+    let again = retry::again(app, record.clone(), None)?;
     // A run that has ended remembers nothing new, so what is read here stays true.
     if app.store.is_undone(run).await? {
         return Err(Error::Conflict(format!(
@@ -32,5 +32,6 @@ pub async fn one(app: &App, caller: &Caller, run: RunId, from_start: bool) -> Re
     let mut woken = Woken::default();
     note(&mut woken, lane.lane, &submitted);
     app.after().wake(&woken);
+    audit::of_run(app, caller, "run.retry", &record, &format!("as {}", submitted.run)).await?;
     Ok(submitted)
 }
