@@ -166,6 +166,22 @@ pub struct CreateKey {
     /// The only namespace it is good for; all unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
+    /// How long it is good for; until somebody revokes it unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_in_ms: Option<u64>,
+}
+
+/// Another secret for an API key.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct RotateKey {
+    /// How long the secret that it has now stays good; a day unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap_ms: Option<u64>,
+    /// How long the key is good for from now on; as long as before unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_in_ms: Option<u64>,
 }
 
 /// A new API key. The key itself is shown this once and never again.
@@ -196,6 +212,17 @@ pub struct KeyView {
     /// When it was revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Time>,
+    /// When it ends by itself, or has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Time>,
+    /// When it was last used, give or take a minute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_at: Option<Time>,
+    /// Until when the secret before its last rotation is good, or was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub old_until: Option<Time>,
+    /// True when it can be used: neither revoked nor over.
+    pub good: bool,
 }
 
 /// All API keys, oldest first.

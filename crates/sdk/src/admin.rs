@@ -1,6 +1,6 @@
 //! Calls about keys, the audit log, settings and the server itself.
 
-use baton_proto::{AuditPage, ChangeSettings, CreateKey, CreatedKey, Keys, ServerHealth, SettingList};
+use baton_proto::{AuditPage, ChangeSettings, CreateKey, CreatedKey, Keys, RotateKey, ServerHealth, SettingList};
 
 use crate::client::Call;
 use crate::filter::{Query, encode};
@@ -15,6 +15,11 @@ impl Client {
     /// All API keys.
     pub async fn keys(&self) -> Result<Keys, ClientError> {
         self.json(Call::get("/api/v1/keys")).await
+    }
+
+    /// Gives an API key another secret. The answer holds it, this once.
+    pub async fn rotate_key(&self, id: &str, rotation: &RotateKey) -> Result<CreatedKey, ClientError> {
+        self.json(Call::post(format!("/api/v1/keys/{}/rotate", encode(id))).body(rotation)?).await
     }
 
     /// Revokes an API key. The last admin key is refused.

@@ -20,6 +20,8 @@ use crate::{Error, Settings};
 
 /// How long a key is believed without asking the store: a revocation on another server takes this long to arrive.
 const KEY_FRESH: Duration = Duration::from_secs(5);
+/// How often it is written down that a key is in use.
+const NOTE_EVERY: Duration = Duration::from_secs(60);
 /// Most keys remembered.
 const KEYS_MAX: usize = 10_000;
 /// Most addresses whose refusals are counted.
@@ -142,6 +144,8 @@ pub fn scope_named(word: &str) -> Option<Scope> {
 struct Remembered {
     caller: Arc<Caller>,
     at: Instant,
+    /// When it was last written down that it is in use.
+    noted: Instant,
     bucket: Bucket,
 }
 
@@ -197,7 +201,7 @@ impl Keys {
         if let Some(caller) = self.look_up(&hash).await? {
             return self.remember(hash, caller);
         }
-        Err(self.refused(from, "api key", "Invalid API key: it is not known, or was revoked").await)
+        Err(self.refused(from, "api key", "Invalid API key: it is not known, was revoked, or its time is over").await)
     }
 
     fn has_seen(&self, hash: &Hash) -> bool {
@@ -240,8 +244,9 @@ impl Keys {
 
     async fn look_up(&self, hash: &Hash) -> Result<Option<Caller>, Error> {
         // A key that the store knows keeps its scopes, also when somebody starts the server with it by mistake.
-        if let Some(Key { id, scopes, namespace, revoked_at, .. }) = self.store.key(hash).await? {
-            return Ok(revoked_at.is_none().then_some(Caller { key_id: id, scopes, namespace }));
+        if let Some(Key { id, scopes, namespace, revoked_at, is_over, .. }) = self.store.key(hash).await? {
+            let is_good = revoked_at.is_none() && !is_over;
+            return Ok(is_good.then_some(Caller { key_id: id, scopes, namespace }));
         }
         let from_settings = self.from_settings.as_ref().is_some_and(|own| token::same(own, hash));
         let admin = || Caller { key_id: SETTINGS_KEY_ID.into(), scopes: vec![Scope::Admin], namespace: None };
@@ -254,11 +259,30 @@ impl Keys {
             seen.clear();
         }
         let full = Bucket { tokens: f64::from(self.live.get().requests_per_second), at: self.now_ms() };
-        let bucket = seen.get(&hash).map_or(full, |known| known.bucket);
+        let before = seen.get(&hash);
+        let bucket = before.map_or(full, |known| known.bucket);
+        let noted = before.map(|known| known.noted).filter(|noted| noted.elapsed() < NOTE_EVERY);
         let caller = Arc::new(caller);
-        let known = Remembered { caller: caller.clone(), at: Instant::now(), bucket };
+        if noted.is_none() {
+            self.note_use(&caller);
+        }
+        let noted = noted.unwrap_or_else(Instant::now);
+        let known = Remembered { caller: caller.clone(), at: Instant::now(), noted, bucket };
         self.within_rate(&mut seen.entry(hash).insert_entry(known).into_mut().bucket)?;
         Ok(caller)
+    }
+
+    /// Writes down that a key is in use; nobody waits for it.
+    fn note_use(&self, caller: &Arc<Caller>) {
+        if caller.key_id == SETTINGS_KEY_ID {
+            return;
+        }
+        let (store, caller) = (self.store.clone(), caller.clone());
+        tokio::spawn(async move {
+            if let Err(error) = store.touch_key(&caller.key_id).await {
+                tracing::debug!(%error, key = caller.key_id, "that a key was used could not be noted");
+            }
+        });
     }
 
     /// Refuses a credential, writes it down, and slows down whoever guesses.

@@ -206,6 +206,10 @@ pub trait Store: Builds + Workflows + Payloads + Schedules + Namespaces + Pools 
 
     /// Adds an API key. False when the same key is there already.
     async fn add_key(&self, key: NewKey) -> StoreResult<bool>;
+    /// Gives a key another secret. False when there is none with this id that is not revoked.
+    async fn rotate_key(&self, id: &str, rotation: Rotation) -> StoreResult<bool>;
+    /// Notes that a key was used.
+    async fn touch_key(&self, id: &str) -> StoreResult<()>;
     /// The key with this hash, revoked or not.
     async fn key(&self, hash: &Hash) -> StoreResult<Option<Key>>;
     /// All keys, oldest first.

@@ -1,9 +1,9 @@
 //! `baton doctor`: what is wrong here, and what to do about it.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use baton::proto::{PAGE_MAX, PoolView, StorageState};
+use baton::proto::{KeyView, PAGE_MAX, PoolView, StorageState};
 use baton::{Client, ClientError};
 use baton_core::pools::RunnerState;
 use baton_server::artifacts::Storage;
@@ -22,6 +22,8 @@ use crate::output::{Format, Table};
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longer than an SQLite store waits for somebody else's lock, so that it can say what it waited for.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
+/// A key that ends within a week is told of.
+const EXPIRES_SOON_MS: i64 = 7 * 24 * 60 * 60 * 1_000;
 const DISK_FREE_WARN: u64 = 1 << 30;
 const DISK_FREE_FAIL: u64 = 100 << 20;
 /// A clock that is off by more confuses people who compare logs; it breaks nothing.
@@ -102,6 +104,7 @@ pub async fn doctor(connection: &Connection, args: DoctorArgs) -> Result<(), Exi
         checks.push(check_key(&client, key.is_some(), connection).await);
         checks.extend(check_pools(&client).await);
         checks.extend(check_legacy_auth(&client).await);
+        checks.extend(check_expiry(&client).await);
     }
     if let Ok(settings) = &settings
         && (!server_answers || settings.sqlite_path().is_none())
@@ -271,6 +274,22 @@ async fn check_legacy_auth(client: &Client) -> Option<Check> {
     })
 }
 
+/// Keys whose time is over soon. Only an administrator's key can see them.
+async fn check_expiry(client: &Client) -> Option<Check> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_millis() as i64;
+    ending(&client.keys().await.ok()?.keys, now)
+}
+
+fn ending(keys: &[KeyView], now: i64) -> Option<Check> {
+    let ends_soon = |key: &KeyView| {
+        let at = key.expires_at.filter(|at| key.good && at.0 - now < EXPIRES_SOON_MS)?;
+        Some(format!("{} ({}) on {at}", key.id, key.name))
+    };
+    let soon: Vec<_> = keys.iter().filter_map(ends_soon).collect();
+    let todo = "baton key rotate ID --expires-in 90d gives it another secret and more time";
+    (!soon.is_empty()).then(|| Check::warn("keys that end", soon.join(", "), todo))
+}
+
 async fn check_pools(client: &Client) -> Option<Check> {
     let (mut pools, mut cursor) = (Vec::new(), None);
     loop {
@@ -357,6 +376,24 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn keys_that_end_within_a_week_are_named() {
+        let key = |id: &str, expires_at: Option<&str>, good: bool| -> KeyView {
+            let value = json!({"id": id, "name": "ci", "scopes": [], "created_at": "2026-01-01T00:00:00Z",
+                "expires_at": expires_at, "good": good});
+            serde_json::from_value(value).unwrap()
+        };
+        let now = 1_767_225_600_000; // 2026-01-01T00:00:00Z
+        let quiet = [
+            key("a", None, true),
+            key("b", Some("2026-01-08T00:00:00Z"), true),
+            key("c", Some("2026-01-02T00:00:00Z"), false),
+        ];
+        assert!(ending(&quiet, now).is_none());
+        let found = ending(&[key("d", Some("2026-01-07T23:59:59Z"), true)], now).unwrap();
+        assert!(found.status == Status::Warn && found.found == "d (ci) on 2026-01-07T23:59:59.000Z", "{}", found.found);
+    }
 
     #[test]
     fn pools_that_get_no_machines_are_named() {

@@ -147,8 +147,11 @@ pub const NAMESPACE_LIMITS: Flags = Flags {
 
 pub const KEY_CREATE: Flags = Flags {
     command: &["key", "create"],
-    names: &[("name", "NAME"), ("scopes", "--scope"), ("namespace", "--namespace")],
+    names: &[("name", "NAME"), ("scopes", "--scope"), ("namespace", "--namespace"), ("expires_in_ms", "--expires-in")],
 };
+
+pub const KEY_ROTATE: Flags =
+    Flags { command: &["key", "rotate"], names: &[("overlap_ms", "--overlap"), ("expires_in_ms", "--expires-in")] };
 
 pub const AUDIT_LIST: Flags =
     Flags { command: &["audit", "list"], names: &[("limit", "--limit"), ("cursor", "--cursor")] };
@@ -342,7 +345,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Flags; 34] = [
+    const ALL: [Flags; 35] = [
         RUN_SUBMIT,
         RUN_LIST,
         WORKER_LIST,
@@ -360,6 +363,7 @@ mod tests {
         NAMESPACE_CREATE,
         NAMESPACE_LIMITS,
         KEY_CREATE,
+        KEY_ROTATE,
         AUDIT_LIST,
         SUBMIT,
         SUBMIT_GIT,

@@ -1,10 +1,13 @@
 //! `baton key`: who may do what.
 
+use std::time::Duration;
+
 use baton::Client;
-use baton::proto::{CreateKey, Keys};
+use baton::proto::{CreateKey, Keys, RotateKey};
 use clap::{Args, Subcommand};
 
 use super::flags;
+use crate::duration;
 use crate::exit::Exit;
 use crate::output::{Format, Table, or_dash, print_line};
 
@@ -13,8 +16,15 @@ pub enum KeyCommand {
     /// Make a key. It is shown this once and never again.
     #[command(after_help = "Examples:
   baton key create ci --scope submit --scope read
-  baton key create mac-mini-3 --scope worker --namespace mobile")]
+  baton key create mac-mini-3 --scope worker --namespace mobile
+  baton key create release-bot --scope submit --expires-in 90d")]
     Create(CreateArgs),
+    /// Give a key another secret. The one before stays good for a while.
+    #[command(after_help = "Examples:
+  baton key rotate key_5f0c1d2e3a4b
+  baton key rotate key_5f0c1d2e3a4b --overlap 1h --expires-in 90d
+  baton key rotate key_5f0c1d2e3a4b --overlap 0s    somebody else may know the old one")]
+    Rotate(RotateArgs),
     /// List keys.
     #[command(
         visible_alias = "ls",
@@ -46,6 +56,23 @@ pub struct CreateArgs {
     /// The only namespace it is good for.
     #[arg(long, short)]
     namespace: Option<String>,
+    /// How long it is good for, like 90d or 12h. Until it is revoked unless given.
+    #[arg(long, value_name = "SPAN", value_parser = duration::parse_positive)]
+    expires_in: Option<Duration>,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Args)]
+pub struct RotateArgs {
+    /// Its identifier, as `key list` shows it.
+    id: String,
+    /// How long the secret before stays good.
+    #[arg(long, value_name = "SPAN", default_value = "1d", value_parser = duration::parse)]
+    overlap: Duration,
+    /// How long the key is good for from now on. As long as before unless given.
+    #[arg(long, value_name = "SPAN", value_parser = duration::parse_positive)]
+    expires_in: Option<Duration>,
     #[command(flatten)]
     format: Format,
 }
@@ -54,11 +81,28 @@ pub struct CreateArgs {
 pub async fn execute(client: &Client, command: KeyCommand) -> Result<(), Exit> {
     match command {
         KeyCommand::Create(args) => {
-            let key = CreateKey { name: args.name, scopes: args.scopes, namespace: args.namespace };
+            let key = CreateKey {
+                name: args.name,
+                scopes: args.scopes,
+                namespace: args.namespace,
+                expires_in_ms: args.expires_in.map(milliseconds),
+            };
             let created = client.create_key(&key).await.map_err(flags::KEY_CREATE.explain())?;
             args.format.print(&created, |created| {
                 eprintln!("Keep it: it is not shown again. To revoke it: baton key revoke {}", created.id);
                 created.key.clone()
+            });
+        }
+        KeyCommand::Rotate(args) => {
+            let rotation = RotateKey {
+                overlap_ms: Some(milliseconds(args.overlap)),
+                expires_in_ms: args.expires_in.map(milliseconds),
+            };
+            let rotated = client.rotate_key(&args.id, &rotation).await.map_err(flags::KEY_ROTATE.explain())?;
+            let overlap = duration::show(milliseconds(args.overlap));
+            args.format.print(&rotated, |rotated| {
+                eprintln!("Keep it: it is not shown again. The secret before is good for another {overlap}.");
+                rotated.key.clone()
             });
         }
         KeyCommand::List(format) => format.print(&client.keys().await?, table),
@@ -74,8 +118,12 @@ pub async fn execute(client: &Client, command: KeyCommand) -> Result<(), Exit> {
     Ok(())
 }
 
+fn milliseconds(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
 fn table(keys: &Keys) -> String {
-    let mut table = Table::new(&["id", "name", "scopes", "namespace", "created", "revoked"]);
+    let mut table = Table::new(&["id", "name", "scopes", "namespace", "created", "last used", "expires", "revoked"]);
     for key in &keys.keys {
         table.row([
             key.id.clone(),
@@ -83,6 +131,8 @@ fn table(keys: &Keys) -> String {
             key.scopes.join(","),
             key.namespace.clone().unwrap_or_else(|| "all".into()),
             key.created_at.to_string(),
+            or_dash(key.used_at),
+            or_dash(key.expires_at),
             or_dash(key.revoked_at),
         ]);
     }

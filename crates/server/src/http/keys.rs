@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use baton_proto::{AuditPage, CreateKey, CreatedKey, Keys, Problem};
+use baton_proto::{AuditPage, CreateKey, CreatedKey, Keys, Problem, RotateKey};
 use baton_store::Page;
 use http::StatusCode;
 use serde::Deserialize;
@@ -28,6 +28,20 @@ pub(super) async fn create(
 #[utoipa::path(get, path = "/api/v1/keys", tag = "keys", security(("api_key" = ["admin"])), responses((status = 200, body = Keys)))]
 pub(super) async fn list(State(app): State<App>, Auth(caller): Auth) -> Result<Response, Error> {
     Ok(ok(&Keys { keys: service::keys::list(&app, &caller).await? }))
+}
+
+/// Give an API key another secret, shown this once. The one before stays good for a while.
+#[utoipa::path(post, path = "/api/v1/keys/{id}/rotate", tag = "keys", security(("api_key" = ["admin"])), params(("id" = String, Path)),
+    request_body = RotateKey,
+    responses((status = 200, body = CreatedKey), (status = 404, body = Problem), (status = 422, body = Problem),
+        (status = 409, body = Problem, description = "It was revoked, or its time is over")))]
+pub(super) async fn rotate(
+    State(app): State<App>,
+    Auth(caller): Auth,
+    Path(id): Path<String>,
+    Json(wanted): Json<RotateKey>,
+) -> Result<Response, Error> {
+    Ok(ok(&service::keys::rotate(&app, &caller, &id, wanted).await?))
 }
 
 #[derive(Debug, Default, Deserialize, IntoParams)]

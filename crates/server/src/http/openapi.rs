@@ -95,6 +95,7 @@ pub(super) fn documented() -> (Router<App>, utoipa::openapi::OpenApi) {
         .routes(routes!(namespaces::enable))
         .routes(routes!(keys::create, keys::list))
         .routes(routes!(keys::revoke))
+        .routes(routes!(keys::rotate))
         .routes(routes!(keys::audit))
         .routes(routes!(settings::list, settings::change))
         .routes(routes!(operations::healthz))

@@ -1,14 +1,21 @@
-//! API keys: create, list, revoke. The first one is made by itself.
+//! API keys: create, list, rotate, revoke. The first one is made by itself.
 
 use std::io::Write;
 
-use baton_core::token;
-use baton_proto::{CreateKey, CreatedKey, KeyView, Time};
-use baton_store::{Key, NewKey, Scope};
+use baton_core::{Millis, token};
+use baton_proto::{CreateKey, CreatedKey, KeyView, RotateKey, Time};
+use baton_store::{Key, NewKey, Rotation, Scope};
 
 use super::{audit, check_name};
 use crate::auth::{Caller, scope_name, scope_named};
 use crate::{App, Error};
+
+/// How long the secret before a rotation stays good unless somebody says otherwise.
+const OVERLAP_MS: u64 = 24 * 60 * 60 * 1_000;
+/// Longest overlap: two secrets are twice as likely to be found by somebody else.
+const OVERLAP_MS_MAX: u64 = 90 * OVERLAP_MS;
+/// Longest life that is not for ever: ten years.
+const LIFE_MS_MAX: u64 = 3_650 * 24 * 60 * 60 * 1_000;
 
 /// Makes a key. It is shown this once.
 pub async fn create(app: &App, caller: &Caller, wanted: CreateKey) -> Result<CreatedKey, Error> {
@@ -31,21 +38,39 @@ pub async fn create(app: &App, caller: &Caller, wanted: CreateKey) -> Result<Cre
             scopes.push(scope);
         }
     }
-    let created = add(app, &wanted.name, scopes, namespace.clone()).await?;
+    let lives_ms = life(wanted.expires_in_ms)?;
+    let created = add(app, &wanted.name, scopes, namespace.clone(), lives_ms).await?;
     let detail = format!("{} ({})", wanted.name, wanted.scopes.join(", "));
     audit::act(app, caller, "key.create", &created.id, &detail, namespace.as_deref()).await?;
     Ok(created)
 }
 
-async fn add(app: &App, name: &str, scopes: Vec<Scope>, namespace: Option<String>) -> Result<CreatedKey, Error> {
+fn life(expires_in_ms: Option<u64>) -> Result<Option<Millis>, Error> {
+    match expires_in_ms {
+        Some(ms) if ms == 0 || ms > LIFE_MS_MAX => {
+            Err(Error::Invalid("expires_in_ms must be more than 0 and at most ten years".into()))
+        }
+        ms => Ok(ms.map(|ms| ms as Millis)),
+    }
+}
+
+fn new_secret(app: &App) -> String {
     let mut random = [0; 20];
     app.entropy.fill(&mut random);
-    let key = token::api_key(random);
+    token::api_key(random)
+}
+
+async fn add(
+    app: &App,
+    name: &str,
+    scopes: Vec<Scope>,
+    namespace: Option<String>,
+    lives_ms: Option<Millis>,
+) -> Result<CreatedKey, Error> {
+    let key = new_secret(app);
     let id = format!("key_{:012x}", app.entropy.bits() & 0xffff_ffff_ffff);
-    let added = app
-        .store
-        .add_key(NewKey { id: id.clone(), hash: token::hash(&key), name: name.into(), scopes, namespace })
-        .await?;
+    let (hash, name) = (token::hash(&key), name.into());
+    let added = app.store.add_key(NewKey { id: id.clone(), hash, name, scopes, namespace, lives_ms }).await?;
     if added { Ok(CreatedKey { id, key }) } else { Err(Error::Internal) }
 }
 
@@ -67,9 +92,44 @@ pub async fn list(app: &App, caller: &Caller) -> Result<Vec<KeyView>, Error> {
             scopes: key.scopes.into_iter().map(|scope| scope_name(scope).to_owned()).collect(),
             namespace: key.namespace,
             created_at: Time(key.created_at),
+            good: key.revoked_at.is_none() && !key.is_over,
             revoked_at: key.revoked_at.map(Time),
+            expires_at: key.expires_at.map(Time),
+            used_at: key.used_at.map(Time),
+            old_until: key.old_until.map(Time),
         })
         .collect())
+}
+
+/// Gives a key another secret, which is shown this once. The one it has stays good for a while, so that whoever uses it can
+/// take the new one in turn. Whatever the key has done and holds stays its own.
+pub async fn rotate(app: &App, caller: &Caller, id: &str, wanted: RotateKey) -> Result<CreatedKey, Error> {
+    caller.has(Scope::Admin)?;
+    let overlap_ms = wanted.overlap_ms.unwrap_or(OVERLAP_MS);
+    if overlap_ms > OVERLAP_MS_MAX {
+        return Err(Error::Invalid("overlap_ms must be at most 90 days".into()));
+    }
+    let lives_ms = life(wanted.expires_in_ms)?;
+    let keys = app.store.keys().await?;
+    let known = keys.into_iter().find(|key| key.id == id && reaches(caller, key));
+    let Some(known) = known else { return Err(Error::NotFound { what: "key", id: id.into() }) };
+    if known.revoked_at.is_some() {
+        return Err(Error::Conflict(format!("the key {id} was revoked; make a new one")));
+    }
+    if known.is_over && lives_ms.is_none() {
+        return Err(Error::Conflict(format!(
+            "the time of the key {id} is over; say how long it is to live (expires_in_ms)"
+        )));
+    }
+    let key = new_secret(app);
+    let rotation = Rotation { hash: token::hash(&key), overlap_ms: overlap_ms as Millis, lives_ms };
+    if !app.store.rotate_key(id, rotation).await? {
+        return Err(Error::Conflict(format!("the key {id} was revoked in this very moment; make a new one")));
+    }
+    app.keys.forget();
+    let detail = format!("{}: the secret before is good for another {} s", known.name, overlap_ms / 1_000);
+    audit::act(app, caller, "key.rotate", id, &detail, known.namespace.as_deref()).await?;
+    Ok(CreatedKey { id: id.into(), key })
 }
 
 /// Revokes a key: at once on this server, within seconds on others. Its workers go offline. The last admin key only
@@ -92,7 +152,7 @@ pub async fn revoke(app: &App, caller: &Caller, id: &str, force: bool) -> Result
 
 /// True when no other good admin key reaches as far as this one. One that was revoked already is not the last.
 fn is_last_admin(key: &Key, all: &[Key]) -> bool {
-    let is_admin = |key: &Key| key.revoked_at.is_none() && key.scopes.contains(&Scope::Admin);
+    let is_admin = |key: &Key| key.revoked_at.is_none() && !key.is_over && key.scopes.contains(&Scope::Admin);
     let covers = |other: &&Key| other.namespace.is_none() || other.namespace == key.namespace;
     is_admin(key) && !all.iter().filter(|other| other.id != key.id).filter(covers).any(is_admin)
 }
@@ -104,7 +164,7 @@ pub async fn first(app: &App) -> Result<Option<String>, String> {
     if app.settings.api_key.is_some() || !app.store.keys().await.map_err(|e| failed(e.into()))?.is_empty() {
         return Ok(None);
     }
-    let created = add(app, "first admin key", vec![Scope::Admin], None).await.map_err(failed)?;
+    let created = add(app, "first admin key", vec![Scope::Admin], None, None).await.map_err(failed)?;
     audit::write(app, "server", "key.create", &created.id, "first admin key", None).await.map_err(failed)?;
     let path = app.settings.admin_key_path();
     write_private(&path, &created.key)
@@ -135,6 +195,10 @@ mod tests {
             namespace: namespace.map(str::to_owned),
             created_at: 0,
             revoked_at,
+            expires_at: None,
+            used_at: None,
+            old_until: None,
+            is_over: false,
         }
     }
 
@@ -144,6 +208,7 @@ mod tests {
         let team = key("team", Scope::Admin, Some("team"), None);
         let others = [
             key("revoked", Scope::Admin, None, Some(1)),
+            Key { is_over: true, ..key("over", Scope::Admin, None, None) },
             key("ci", Scope::Submit, None, None),
             key("elsewhere", Scope::Admin, Some("elsewhere"), None),
         ];
@@ -153,6 +218,7 @@ mod tests {
         assert!(!is_last_admin(&team, &with(&[&root, &team])), "whoever administers everything can make another");
         assert!(is_last_admin(&team, &with(&[&team])));
         assert!(!is_last_admin(&others[0], &others), "it is revoked already");
-        assert!(!is_last_admin(&others[1], &others), "it is no admin key");
+        assert!(!is_last_admin(&others[1], &others), "its time is over");
+        assert!(!is_last_admin(&others[2], &others), "it is no admin key");
     }
 }

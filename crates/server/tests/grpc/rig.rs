@@ -80,8 +80,12 @@ impl Rig {
     /// A client with a key of its own.
     pub async fn client_for(&self, scopes: &[&str], namespace: Option<&str>) -> Workflows {
         let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
-        let wanted =
-            baton::proto::CreateKey { name: "a test's".into(), scopes, namespace: namespace.map(str::to_owned) };
+        let wanted = baton::proto::CreateKey {
+            name: "a test's".into(),
+            scopes,
+            namespace: namespace.map(str::to_owned),
+            expires_in_ms: None,
+        };
         workflows(&self.server, &self.server.client.create_key(&wanted).await.unwrap().key)
     }
 

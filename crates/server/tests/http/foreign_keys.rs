@@ -13,7 +13,8 @@ on_both!(
 );
 
 async fn worker_key(server: &Server) -> CreatedKey {
-    let wanted = CreateKey { name: "a worker's".into(), scopes: vec!["worker".into()], namespace: None };
+    let wanted =
+        CreateKey { name: "a worker's".into(), scopes: vec!["worker".into()], namespace: None, expires_in_ms: None };
     server.client.create_key(&wanted).await.unwrap()
 }
 

@@ -198,7 +198,8 @@ impl Server {
     /// Makes a key with these scopes, and a client that has it.
     pub async fn client_for(&self, scopes: &[&str], namespace: Option<&str>) -> Client {
         let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
-        let wanted = CreateKey { name: "a test's".into(), scopes, namespace: namespace.map(str::to_owned) };
+        let wanted =
+            CreateKey { name: "a test's".into(), scopes, namespace: namespace.map(str::to_owned), expires_in_ms: None };
         self.client_with(&self.client.create_key(&wanted).await.unwrap().key)
     }
 

@@ -1,14 +1,14 @@
 //! /api/v1/keys and /api/v1/audit.
 
-use baton::proto::{CreateKey, PauseQueue, QueueLimits};
+use baton::proto::{Claim, CreateKey, Heartbeat, PauseQueue, QueueLimits, RotateKey, Time};
 use baton_store::{NewKey, Scope};
 use serde_json::json;
 
-use crate::harness::{KEY, On, Server, on_both, refusal, run};
+use crate::harness::{KEY, On, START, Server, complete, eventually, on_both, refusal, run, worker};
 
 fn key(scopes: &[&str], namespace: Option<&str>) -> CreateKey {
     let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
-    CreateKey { name: "ci".into(), scopes, namespace: namespace.map(str::to_owned) }
+    CreateKey { name: "ci".into(), scopes, namespace: namespace.map(str::to_owned), expires_in_ms: None }
 }
 
 async fn a_key_is_shown_once_and_works_in_both_headers(on: On) {
@@ -96,6 +96,73 @@ async fn a_namespaces_admin_sees_and_makes_only_its_own_keys(on: On) {
     team.revoke_key(&own.id).await.unwrap();
     assert_eq!(refusal(team.audit_log(None, None).await), "403 forbidden");
     assert_eq!(server.client.keys().await.unwrap().keys.len(), 3);
+}
+
+async fn a_key_may_end_by_itself(on: On) {
+    let server = Server::start(on).await;
+    let short = CreateKey { expires_in_ms: Some(60_000), ..key(&["read"], None) };
+    let created = server.client.create_key(&short).await.unwrap();
+    let client = server.client_with(&created.key);
+    client.queues(None).await.unwrap();
+    server.clock.advance(60_000);
+    server.app.keys.forget();
+    assert_eq!(refusal(client.queues(None).await), "403 bad_credential");
+    let shown = server.client.keys().await.unwrap().keys.remove(0);
+    assert_eq!((shown.good, shown.expires_at.map(|at| at.0)), (false, Some(START + 60_000)));
+    // Its time is over: only with a new one it gets a new secret.
+    assert_eq!(refusal(server.client.rotate_key(&created.id, &RotateKey::default()).await), "409 conflict");
+    let longer = RotateKey { expires_in_ms: Some(60_000), ..RotateKey::default() };
+    let rotated = server.client.rotate_key(&created.id, &longer).await.unwrap();
+    server.client_with(&rotated.key).queues(None).await.unwrap();
+    for wrong in [json!({"expires_in_ms": 0}), json!({"expires_in_ms": u64::MAX}), json!({"overlap_ms": u64::MAX})] {
+        let path = format!("/api/v1/keys/{}/rotate", created.id);
+        assert_eq!(server.call("POST", &path, wrong.to_string()).await.refusal(), "422 invalid", "{wrong}");
+    }
+    let wrong = json!({"name": "x", "scopes": ["read"], "expires_in_ms": 0});
+    assert_eq!(server.call("POST", "/api/v1/keys", wrong.to_string()).await.refusal(), "422 invalid");
+}
+
+/// A worker goes on with what it has, before and after it takes the new secret.
+async fn a_key_is_rotated_under_load(on: On) {
+    let server = Server::start(on).await;
+    let created = server.client.create_key(&key(&["worker"], None)).await.unwrap();
+    let before = server.client_with(&created.key);
+    server.submit().await;
+    let worker = before.register(&worker("mac")).await.unwrap().worker_id;
+    let held = before.claim(&worker, &Claim::default()).await.unwrap().runs.remove(0);
+    let overlap = RotateKey { overlap_ms: Some(1_000), ..RotateKey::default() };
+    let rotated = server.client.rotate_key(&created.id, &overlap).await.unwrap();
+    assert_eq!(rotated.id, created.id);
+    let after = server.client_with(&rotated.key);
+    before.heartbeat(&worker, &Heartbeat::default()).await.unwrap();
+    after.heartbeat(&worker, &Heartbeat::default()).await.unwrap();
+    server.clock.advance(1_000);
+    server.app.keys.forget();
+    assert_eq!(refusal(before.heartbeat(&worker, &Heartbeat::default()).await), "403 bad_credential");
+    after.complete(&held.run_id, &complete(&held.lease)).await.unwrap();
+    let line = server.client.audit_log(Some(20), None).await.unwrap().lines;
+    let line = line.iter().find(|line| line.action == "key.rotate").unwrap();
+    assert_eq!(
+        (line.subject.as_str(), line.detail.as_str()),
+        (created.id.as_str(), "ci: the secret before is good for another 1 s")
+    );
+    // A revocation ends both.
+    server.client.revoke_key(&created.id).await.unwrap();
+    assert_eq!(refusal(after.heartbeat(&worker, &Heartbeat::default()).await), "403 bad_credential");
+    assert_eq!(refusal(server.client.rotate_key(&created.id, &overlap).await), "409 conflict");
+    assert_eq!(refusal(server.client.rotate_key("key_none", &overlap).await), "404 not_found");
+}
+
+async fn it_is_shown_when_a_key_was_last_used(on: On) {
+    let server = Server::start(on).await;
+    let created = server.client.create_key(&key(&["read"], None)).await.unwrap();
+    assert_eq!(server.client.keys().await.unwrap().keys[0].used_at, None);
+    server.clock.advance(5);
+    server.client_with(&created.key).queues(None).await.unwrap();
+    eventually("its use is noted", async || {
+        server.client.keys().await.unwrap().keys[0].used_at == Some(Time(START + 5))
+    })
+    .await;
 }
 
 async fn a_refusal_for_want_of_scope_is_written_down(on: On) {
@@ -211,6 +278,9 @@ on_both!(
     a_refusal_for_want_of_scope_is_written_down,
     a_flood_of_refusals_is_written_down_in_part,
     cancels_and_retries_are_written_down,
+    a_key_may_end_by_itself,
+    a_key_is_rotated_under_load,
+    it_is_shown_when_a_key_was_last_used,
     every_administrative_act_is_written_down,
 );
 
@@ -223,6 +293,7 @@ async fn a_key_that_the_store_knows_keeps_its_scopes(on: On) {
         name: "weak".into(),
         scopes: vec![Scope::Read],
         namespace: None,
+        lives_ms: None,
     };
     server.app.store.add_key(weak).await.unwrap();
     server.app.keys.forget();

@@ -352,6 +352,8 @@ passing_on! {
     fn key(hash: &Hash) -> Option<Key>;
     fn keys() -> Vec<Key>;
     fn revoke_key(id: &str) -> bool;
+    fn rotate_key(id: &str, rotation: Rotation) -> bool;
+    fn touch_key(id: &str) -> ();
     fn audit(entries: Vec<AuditEntry>) -> Vec<AuditRecord>;
     fn audit_log(page: Page<i64>, oldest_first: bool) -> Vec<AuditRecord>;
     fn retain(runs_ms: Millis, workers_ms: Millis, audit_ms: Millis, limit: usize) -> Retained;

@@ -13,7 +13,7 @@ use super::rows::{self, clean, to_json};
 use super::sql;
 use crate::{
     AuditEntry, AuditRecord, Depth, Key, Lane, LaneId, LaneName, Look, NewKey, Page, Queue, QueueChange, QueueId,
-    Retained, StoreError,
+    Retained, Rotation, StoreError,
 };
 
 impl PostgresStore {
@@ -154,18 +154,37 @@ impl PostgresStore {
             .database
             .query(
                 sql::ADD_KEY,
-                params![self.database.fixed_now(), key.id, key.hash.as_slice(), key.name, scopes, key.namespace],
+                params![
+                    self.database.fixed_now(),
+                    key.id,
+                    key.hash.as_slice(),
+                    key.name,
+                    scopes,
+                    key.namespace,
+                    key.lives_ms
+                ],
             )
             .await?
             .is_empty())
     }
 
     pub(super) async fn read_key(&self, hash: &Hash) -> Outcome<Option<Key>> {
-        self.database.query(sql::READ_KEY, params![hash.as_slice()]).await?.first().map(rows::key).transpose()
+        let (now, hash) = (self.database.fixed_now(), hash.as_slice());
+        self.database.query(sql::READ_KEY, params![now, hash]).await?.first().map(rows::key).transpose()
+    }
+
+    pub(super) async fn change_key_secret(&self, id: &str, to: &Rotation) -> Outcome<bool> {
+        let (now, hash) = (self.database.fixed_now(), to.hash.as_slice());
+        let params = params![now, id, hash, to.overlap_ms, to.lives_ms];
+        Ok(!self.database.query(sql::ROTATE_KEY, params).await?.is_empty())
+    }
+
+    pub(super) async fn mark_key_used(&self, id: &str) -> Outcome<()> {
+        self.database.query(sql::TOUCH_KEY, params![self.database.fixed_now(), id]).await.map(drop)
     }
 
     pub(super) async fn list_keys(&self) -> Outcome<Vec<Key>> {
-        self.database.query(sql::LIST_KEYS, &[]).await?.iter().map(rows::key).collect()
+        self.database.query(sql::LIST_KEYS, params![self.database.fixed_now()]).await?.iter().map(rows::key).collect()
     }
 
     pub(super) async fn mark_key_revoked(&self, id: &str) -> Outcome<bool> {

@@ -51,9 +51,9 @@ use crate::memory::NO_LEASE;
 use crate::{
     Asked, Attempt, AuditEntry, AuditRecord, Beat, BeatAnswer, Changes, ClaimAnswer, ClaimRequest, Claimed, Clock,
     Completion, Depth, Due, Expired, Hints, Idempotency, Key, Lane, LaneId, LaneName, LeaseRef, Look, NewKey,
-    NewWorker, Page, Queue, QueueChange, QueueId, Registered, Retained, RunFilter, RunRecord, SettingChange, Store,
-    StoreError, StoreResult, StoredSetting, Submission, SubmitAnswer, Submitted, Verdict, Woken, Worker, WorkerChange,
-    WorkerFilter, WorkerStatus,
+    NewWorker, Page, Queue, QueueChange, QueueId, Registered, Retained, Rotation, RunFilter, RunRecord, SettingChange,
+    Store, StoreError, StoreResult, StoredSetting, Submission, SubmitAnswer, Submitted, Verdict, Woken, Worker,
+    WorkerChange, WorkerFilter, WorkerStatus,
 };
 use cursor::Cursor;
 use home::Home;
@@ -352,6 +352,14 @@ impl Store for PostgresStore {
 
     async fn keys(&self) -> StoreResult<Vec<Key>> {
         self.database.again(|| self.list_keys()).await
+    }
+
+    async fn rotate_key(&self, id: &str, rotation: Rotation) -> StoreResult<bool> {
+        self.database.within(self.change_key_secret(id, &rotation)).await
+    }
+
+    async fn touch_key(&self, id: &str) -> StoreResult<()> {
+        self.database.within(self.mark_key_used(id)).await
     }
 
     async fn revoke_key(&self, id: &str) -> StoreResult<bool> {

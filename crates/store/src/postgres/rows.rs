@@ -198,5 +198,9 @@ pub(super) fn key(row: &Row) -> Outcome<Key> {
         namespace: row.try_get("namespace")?,
         created_at: row.try_get("created_at")?,
         revoked_at: row.try_get("revoked_at")?,
+        expires_at: row.try_get("expires_at")?,
+        used_at: row.try_get("used_at")?,
+        old_until: row.try_get("old_until")?,
+        is_over: row.try_get("is_over")?,
     })
 }

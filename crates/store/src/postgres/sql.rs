@@ -168,6 +168,8 @@ statements! {
     RENEW_WORKERS = "renew_workers.pg.sql";
     RETURN_RUNS = "return_runs.pg.sql";
     REVOKE_KEY = "revoke_key.pg.sql";
+    ROTATE_KEY = "rotate_key.pg.sql";
+    TOUCH_KEY = "touch_key.pg.sql";
     SEE_MACHINE = "see_machine.pg.sql";
     SETTLE_OUTBOX = "settle_outbox.pg.sql";
     SET_BUILDER = "set_builder.pg.sql";

@@ -7,7 +7,7 @@ use rusqlite::params;
 use super::connection::Sql;
 use super::{builds, rows, statements, workflows};
 use crate::{
-    AuditEntry, AuditRecord, Depth, Key, Lane, LaneName, NewKey, Page, Queue, QueueChange, QueueId, Retained,
+    AuditEntry, AuditRecord, Depth, Key, Lane, LaneName, NewKey, Page, Queue, QueueChange, QueueId, Retained, Rotation,
     StoreResult,
 };
 
@@ -82,16 +82,24 @@ fn depth(sql: &Sql<'_>, queue: QueueId, cap: u64) -> StoreResult<Depth> {
 
 pub(super) fn add_key(sql: &Sql<'_>, key: &NewKey) -> StoreResult<bool> {
     let scopes = rows::to_json(&key.scopes)?;
-    let parameters = params![key.id, key.hash, key.name, scopes, key.namespace, sql.now];
+    let parameters = params![key.id, key.hash, key.name, scopes, key.namespace, sql.now, key.lives_ms];
     Ok(sql.execute(statements::INSERT_KEY, parameters)? > 0)
 }
 
 pub(super) fn key(sql: &Sql<'_>, hash: &Hash) -> StoreResult<Option<Key>> {
-    sql.row(statements::READ_KEY, params![hash], rows::key)
+    sql.row(statements::READ_KEY, params![hash, sql.now], rows::key)
 }
 
 pub(super) fn keys(sql: &Sql<'_>) -> StoreResult<Vec<Key>> {
-    sql.rows(statements::LIST_KEYS, [], rows::key)
+    sql.rows(statements::LIST_KEYS, params![sql.now], rows::key)
+}
+
+pub(super) fn rotate_key(sql: &Sql<'_>, id: &str, to: &Rotation) -> StoreResult<bool> {
+    Ok(sql.execute(statements::ROTATE_KEY, params![id, sql.now, to.hash, to.overlap_ms, to.lives_ms])? > 0)
+}
+
+pub(super) fn touch_key(sql: &Sql<'_>, id: &str) -> StoreResult<()> {
+    sql.execute(statements::TOUCH_KEY, params![id, sql.now]).map(drop)
 }
 
 pub(super) fn revoke_key(sql: &Sql<'_>, id: &str) -> StoreResult<bool> {

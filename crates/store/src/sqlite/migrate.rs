@@ -36,6 +36,7 @@ const MIGRATIONS: &[Migration] = &[
         name: "audit_origin",
         text: include_str!("../../migrations/sqlite/0015_audit_origin.sql"),
     },
+    Migration { version: 16, name: "key_life", text: include_str!("../../migrations/sqlite/0016_key_life.sql") },
 ];
 
 /// Applies what is missing, all in one transaction.

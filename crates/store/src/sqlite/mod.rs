@@ -51,8 +51,8 @@ use self::writer::Writer;
 use crate::{
     Asked, Attempt, AuditEntry, AuditRecord, Beat, BeatAnswer, Changes, ClaimAnswer, ClaimRequest, Claimed, Clock,
     Completion, Depth, Due, Expired, Hints, Idempotency, Key, Lane, LaneId, LaneName, LeaseRef, Look, NewKey,
-    NewWorker, Page, Queue, QueueChange, QueueId, Registered, Retained, RunFilter, RunRecord, SettingChange, Store,
-    StoreResult, StoredSetting, Submission, SubmitAnswer, Submitted, Verdict, Woken, Worker, WorkerChange,
+    NewWorker, Page, Queue, QueueChange, QueueId, Registered, Retained, Rotation, RunFilter, RunRecord, SettingChange,
+    Store, StoreResult, StoredSetting, Submission, SubmitAnswer, Submitted, Verdict, Woken, Worker, WorkerChange,
     WorkerFilter, WorkerStatus,
 };
 
@@ -345,6 +345,16 @@ impl Store for SqliteStore {
 
     async fn keys(&self) -> StoreResult<Vec<Key>> {
         self.read(admin::keys).await
+    }
+
+    async fn rotate_key(&self, id: &str, rotation: Rotation) -> StoreResult<bool> {
+        let id = id.to_owned();
+        self.write(move |sql| admin::rotate_key(sql, &id, &rotation)).await
+    }
+
+    async fn touch_key(&self, id: &str) -> StoreResult<()> {
+        let id = id.to_owned();
+        self.write(move |sql| admin::touch_key(sql, &id)).await
     }
 
     async fn revoke_key(&self, id: &str) -> StoreResult<bool> {

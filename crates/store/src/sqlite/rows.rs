@@ -216,6 +216,10 @@ pub(super) fn key(row: &Row<'_>) -> Result<Key> {
         namespace: row.get(3)?,
         created_at: row.get(4)?,
         revoked_at: row.get(5)?,
+        expires_at: row.get(6)?,
+        used_at: row.get(7)?,
+        old_until: row.get(8)?,
+        is_over: row.get(9)?,
     })
 }
 

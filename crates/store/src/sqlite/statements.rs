@@ -105,6 +105,8 @@ statements! {
     READ_KEY = "read_key.sqlite.sql";
     LIST_KEYS = "list_keys.sqlite.sql";
     REVOKE_KEY = "revoke_key.sqlite.sql";
+    ROTATE_KEY = "rotate_key.sqlite.sql";
+    TOUCH_KEY = "touch_key.sqlite.sql";
     INSERT_AUDIT = "insert_audit.sqlite.sql";
     LIST_AUDIT = "list_audit.sqlite.sql";
     FOLLOW_AUDIT = "follow_audit.sqlite.sql";

@@ -31,6 +31,19 @@ pub struct NewKey {
     pub scopes: Vec<Scope>,
     /// Where; `None` is everywhere.
     pub namespace: Option<String>,
+    /// How long it is good for; `None` is until somebody revokes it.
+    pub lives_ms: Option<Millis>,
+}
+
+/// Another secret for an API key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rotation {
+    /// The hash of the new secret.
+    pub hash: Hash,
+    /// How long the one before stays good.
+    pub overlap_ms: Millis,
+    /// How long the key is good for from now on; `None` changes nothing.
+    pub lives_ms: Option<Millis>,
 }
 
 /// An API key.
@@ -48,6 +61,14 @@ pub struct Key {
     pub created_at: Millis,
     /// When it was revoked.
     pub revoked_at: Option<Millis>,
+    /// When it ends by itself.
+    pub expires_at: Option<Millis>,
+    /// When it was last used, give or take a minute.
+    pub used_at: Option<Millis>,
+    /// Until when the secret before its last rotation is good.
+    pub old_until: Option<Millis>,
+    /// True when its time is over, or that of the secret by which it was found.
+    pub is_over: bool,
 }
 
 /// A line for the audit log.

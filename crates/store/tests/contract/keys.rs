@@ -1,6 +1,6 @@
 //! API keys and the audit log.
 
-use baton_store::{AuditEntry, Key, NewKey, Page, Scope};
+use baton_store::{AuditEntry, Key, NewKey, Page, Rotation, Scope};
 
 use crate::rig::{Rig, START, contract, hash_of};
 
@@ -8,6 +8,9 @@ contract!(
     a_key_is_found_by_its_hash,
     the_same_key_is_added_once,
     a_revoked_key_stays_revoked,
+    a_key_ends_when_its_time_is_over,
+    a_rotated_key_has_two_secrets_for_a_while,
+    a_key_remembers_when_it_was_used,
     the_audit_log_is_read_in_pages_either_way,
 );
 
@@ -18,6 +21,7 @@ fn new_key(id: &str) -> NewKey {
         name: format!("{id}'s key"),
         scopes: vec![Scope::Submit, Scope::Read],
         namespace: Some("default".into()),
+        lives_ms: None,
     }
 }
 
@@ -34,6 +38,10 @@ async fn a_key_is_found_by_its_hash(rig: Rig) {
         namespace: Some("default".into()),
         created_at: START,
         revoked_at: None,
+        expires_at: None,
+        used_at: None,
+        old_until: None,
+        is_over: false,
     };
     assert_eq!(found, expected);
     assert_eq!(rig.store.key(&hash_of("three")).await.unwrap(), None);
@@ -65,6 +73,51 @@ async fn a_revoked_key_stays_revoked(rig: Rig) {
     let found = rig.store.key(&hash_of("one")).await.unwrap().unwrap();
     assert_eq!(found.revoked_at, Some(START + 10));
     assert_eq!(rig.store.keys().await.unwrap(), [found]);
+}
+
+async fn a_key_ends_when_its_time_is_over(rig: Rig) {
+    rig.store.add_key(NewKey { lives_ms: Some(100), ..new_key("one") }).await.unwrap();
+    rig.store.add_key(new_key("two")).await.unwrap();
+    let found = async || rig.store.key(&hash_of("one")).await.unwrap().unwrap();
+    assert_eq!((found().await.expires_at, found().await.is_over), (Some(START + 100), false));
+    rig.clock.advance(99);
+    assert!(!found().await.is_over);
+    rig.clock.advance(1);
+    assert!(found().await.is_over);
+    let all = rig.store.keys().await.unwrap();
+    assert_eq!(all.iter().map(|key| (&*key.id, key.is_over)).collect::<Vec<_>>(), [("one", true), ("two", false)]);
+}
+
+async fn a_rotated_key_has_two_secrets_for_a_while(rig: Rig) {
+    rig.store.add_key(NewKey { lives_ms: Some(1_000), ..new_key("one") }).await.unwrap();
+    rig.store.add_key(new_key("two")).await.unwrap();
+    let to = |secret: &str, overlap_ms, lives_ms| Rotation { hash: hash_of(secret), overlap_ms, lives_ms };
+    let found = async |secret: &str| rig.store.key(&hash_of(secret)).await.unwrap().map(|key| (key.id, key.is_over));
+    let one = |is_over| Some(("one".to_owned(), is_over));
+    assert!(rig.store.rotate_key("one", to("second", 50, None)).await.unwrap());
+    assert!(!rig.store.rotate_key("nobody", to("other", 50, None)).await.unwrap());
+    assert_eq!((found("one").await, found("second").await), (one(false), one(false)));
+    assert!(!rig.store.add_key(NewKey { id: "thief".into(), ..new_key("one") }).await.unwrap(), "it is still in use");
+    rig.clock.advance(50);
+    assert_eq!((found("one").await, found("second").await), (one(true), one(false)));
+    let shown = rig.store.keys().await.unwrap().remove(0);
+    assert_eq!((shown.expires_at, shown.old_until, shown.is_over), (Some(START + 1_000), Some(START + 50), false));
+    // Once more: the first is forgotten, and the key lives longer.
+    assert!(rig.store.rotate_key("one", to("third", 50, Some(5_000))).await.unwrap());
+    assert_eq!((found("one").await, found("second").await, found("third").await), (None, one(false), one(false)));
+    assert_eq!(rig.store.keys().await.unwrap()[0].expires_at, Some(START + 50 + 5_000));
+    // One that is revoked has no secret any more, and gets none.
+    rig.store.revoke_key("one").await.unwrap();
+    assert!(!rig.store.rotate_key("one", to("fourth", 50, None)).await.unwrap());
+    assert!(rig.store.key(&hash_of("second")).await.unwrap().unwrap().revoked_at.is_some());
+}
+
+async fn a_key_remembers_when_it_was_used(rig: Rig) {
+    rig.store.add_key(new_key("one")).await.unwrap();
+    rig.clock.advance(7);
+    rig.store.touch_key("one").await.unwrap();
+    rig.store.touch_key("nobody").await.unwrap();
+    assert_eq!(rig.store.keys().await.unwrap()[0].used_at, Some(START + 7));
 }
 
 async fn the_audit_log_is_read_in_pages_either_way(rig: Rig) {

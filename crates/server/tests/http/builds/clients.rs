@@ -444,7 +444,12 @@ async fn the_key_counts_where_both_are_shown(on: On) {
     assert_eq!(see(KEY, "nonsense").await, 200);
     assert_eq!(see("no key of ours", &token).await, 200);
     assert_eq!(see("no key of ours", "nonsense").await, 403);
-    let wanted = baton::proto::CreateKey { name: "w".into(), scopes: vec!["worker".into()], namespace: None };
+    let wanted = baton::proto::CreateKey {
+        name: "w".into(),
+        scopes: vec!["worker".into()],
+        namespace: None,
+        expires_in_ms: None,
+    };
     let worker = server.client.create_key(&wanted).await.unwrap().key;
     assert_eq!((see(&worker, &token).await, see(&worker, "nonsense").await), (200, 403), "that key reads nothing");
 }

@@ -80,7 +80,12 @@ async fn bad_results_are_refused(on: On) {
     assert_eq!(server.result("nonsense", success("nonsense")).await.status, 404);
     let request = server.request("POST", &format!("/api/v1/builds/{id}/result"));
     assert_eq!(server.send(request, success(&id).to_string()).await.status, 401);
-    let wanted_key = baton::proto::CreateKey { name: "other".into(), scopes: vec!["worker".into()], namespace: None };
+    let wanted_key = baton::proto::CreateKey {
+        name: "other".into(),
+        scopes: vec!["worker".into()],
+        namespace: None,
+        expires_in_ms: None,
+    };
     let other = server.client.create_key(&wanted_key).await.unwrap().key;
     let request = server.request("POST", &format!("/api/v1/builds/{id}/result")).header("x-api-key", other);
     assert_eq!(server.send(request, success(&id).to_string()).await.status, 409, "somebody else has it");

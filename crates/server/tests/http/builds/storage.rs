@@ -101,13 +101,23 @@ async fn a_submit_of_an_upload_may_be_repeated(on: On) {
 async fn an_upload_is_its_owners(on: On) {
     let server = Server::start(on).await;
     let path = begin(&server, 4).await;
-    let wanted = baton::proto::CreateKey { name: "other".into(), scopes: vec!["submit".into()], namespace: None };
+    let wanted = baton::proto::CreateKey {
+        name: "other".into(),
+        scopes: vec!["submit".into()],
+        namespace: None,
+        expires_in_ms: None,
+    };
     let other = server.client.create_key(&wanted).await.unwrap().key;
     let request = server.request("HEAD", &path).header(API_KEY_HEADER, &other).header(TUS.0, TUS.1);
     assert_eq!(server.send(request, "").await.status, 404);
     let request = server.request("HEAD", &path).header(TUS.0, TUS.1);
     assert_eq!(server.send(request, "").await.status, 401);
-    let read = baton::proto::CreateKey { name: "read".into(), scopes: vec!["read".into()], namespace: None };
+    let read = baton::proto::CreateKey {
+        name: "read".into(),
+        scopes: vec!["read".into()],
+        namespace: None,
+        expires_in_ms: None,
+    };
     let read = server.client.create_key(&read).await.unwrap().key;
     let request = server.request("POST", "/api/v1/uploads").header(API_KEY_HEADER, &read).header(TUS.0, TUS.1);
     assert_eq!(server.send(request.header("upload-length", 4), "").await.status, 403);

@@ -108,7 +108,12 @@ async fn an_id_and_the_key_are_enough(on: On) {
         "it is not changed"
     );
     assert_eq!(server.call("GET", "/api/workers/poll?worker_id=nobody", "").await.refusal(), "404 unknown_worker");
-    let wanted = baton::proto::CreateKey { name: "other".into(), scopes: vec!["worker".into()], namespace: None };
+    let wanted = baton::proto::CreateKey {
+        name: "other".into(),
+        scopes: vec!["worker".into()],
+        namespace: None,
+        expires_in_ms: None,
+    };
     let other = server.client.create_key(&wanted).await.unwrap().key;
     assert_eq!(server.get_with(&path, &[(API_KEY_HEADER, &other)]).await.refusal(), "403 forbidden");
 }

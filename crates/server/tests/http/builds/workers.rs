@@ -59,7 +59,12 @@ async fn a_known_id_comes_back_as_a_new_incarnation(on: On) {
 async fn another_key_cannot_take_over_a_builder(on: On) {
     let server = Server::start(on).await;
     let builder = server.builder("one").await;
-    let wanted = baton::proto::CreateKey { name: "other".into(), scopes: vec!["worker".into()], namespace: None };
+    let wanted = baton::proto::CreateKey {
+        name: "other".into(),
+        scopes: vec!["worker".into()],
+        namespace: None,
+        expires_in_ms: None,
+    };
     let other = server.client.create_key(&wanted).await.unwrap().key;
     let again = json!({"id": builder.id, "name": "one", "capabilities": {"platforms": ["ios"]}});
     let answer = server.post_with("/api/workers/register", &[(API_KEY_HEADER, &other)], again).await;

@@ -1,0 +1,6 @@
+-- An API key may end by itself, and have two secrets for a while: the one that it was given last, and the one before.
+alter table api_keys add column expires_at integer;
+alter table api_keys add column used_at integer;
+alter table api_keys add column old_hash blob;
+alter table api_keys add column old_until integer;
+create unique index api_keys_old_hash on api_keys (old_hash) where old_hash is not null;
