@@ -16,7 +16,7 @@ use deadpool_postgres::{
 };
 use futures_util::future::join;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Config, NoTls, Row};
 
 use super::home::Home;
@@ -340,7 +340,9 @@ fn prepare_often(prepares: Arc<AtomicBool>, home: Arc<Home>) -> Hook {
         Box::pin(async move {
             home.check(client).await.map_err(HookError::message)?;
             let (silence, probe) = (SILENCE_MAX.as_millis().to_string(), PROBE_EVERY.as_secs().to_string());
-            client.query(super::sql::MIND_SILENCE, &[&silence, &probe]).await.map_err(HookError::Backend)?;
+            // Typed, so that nothing is prepared: behind a pooler the next message may go elsewhere.
+            let params: [(&(dyn ToSql + Sync), Type); 2] = [(&silence, Type::TEXT), (&probe, Type::TEXT)];
+            client.query_typed(super::sql::MIND_SILENCE, &params).await.map_err(HookError::Backend)?;
             for sql in super::sql::OFTEN.iter().filter(|_| prepares) {
                 client.prepare_cached(sql).await.map_err(HookError::Backend)?;
             }

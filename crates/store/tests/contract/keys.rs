@@ -106,10 +106,14 @@ async fn a_rotated_key_has_two_secrets_for_a_while(rig: Rig) {
     assert!(rig.store.rotate_key("one", to("third", 50, Some(5_000))).await.unwrap());
     assert_eq!((found("one").await, found("second").await, found("third").await), (None, one(false), one(false)));
     assert_eq!(rig.store.keys().await.unwrap()[0].expires_at, Some(START + 50 + 5_000));
+    // A secret whose time is over stays so when its key gets another.
+    rig.clock.advance(5_000);
+    assert!(rig.store.rotate_key("one", to("late", 50, Some(5_000))).await.unwrap());
+    assert_eq!((found("third").await, found("late").await), (one(true), one(false)));
     // One that is revoked has no secret any more, and gets none.
     rig.store.revoke_key("one").await.unwrap();
     assert!(!rig.store.rotate_key("one", to("fourth", 50, None)).await.unwrap());
-    assert!(rig.store.key(&hash_of("second")).await.unwrap().unwrap().revoked_at.is_some());
+    assert!(rig.store.key(&hash_of("late")).await.unwrap().unwrap().revoked_at.is_some());
 }
 
 async fn a_key_remembers_when_it_was_used(rig: Rig) {
