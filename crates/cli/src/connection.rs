@@ -3,9 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use baton::Client;
+use baton::{Client, ClientError};
 use clap::Args;
 
+use crate::commands::patience::until_answered;
 use crate::exit::Exit;
 
 /// Options of every command.
@@ -39,12 +40,30 @@ impl Connection {
     /// A client of the server.
     pub fn client(&self) -> Result<Client, Exit> {
         if self.url.is_none() && self.api_key.is_none() && self.left_url().is_none() {
-            return Err(Exit::unreachable(format!(
-                "no server is running for {}; start it with baton serve, or name one with --url and --api-key",
-                self.data_directory().display()
-            )));
+            return Err(Exit::unreachable(self.nobody_runs()));
         }
         Ok(Client::new(&self.find_url(), &self.find_api_key()?.unwrap_or_default())?)
+    }
+
+    /// As [`Connection::client`], for what must not be lost while a server restarts: one that has
+    /// run on this machine and has stopped is waited for.
+    pub async fn patient_client(&self) -> Result<Client, Exit> {
+        let is_named = self.url.is_some() || self.api_key.is_some();
+        if !is_named && self.admin_key_path().exists() {
+            until_answered(async || match self.left_url() {
+                Some(_) => Ok(()),
+                None => Err(ClientError::Unreachable(self.nobody_runs())),
+            })
+            .await?;
+        }
+        self.client()
+    }
+
+    fn nobody_runs(&self) -> String {
+        format!(
+            "no server is running for {}; start it with baton serve, or name one with --url and --api-key",
+            self.data_directory().display()
+        )
     }
 
     /// Where a server on this machine keeps its files.

@@ -40,7 +40,7 @@ struct Cli {
 
 const AFTER_HELP: &str = "\
 Examples:
-  baton demo                                  see work survive a killed worker, in half a minute
+  baton demo                                  see work survive a killed worker, in ten seconds
   baton serve                                 start a server on 127.0.0.1:7400
   baton worker run --type greet --exec 'cat'  work on runs with a shell command
   baton run submit greet --input '{\"a\":1}' --wait
@@ -163,17 +163,23 @@ async fn execute(cli: Cli) -> Result<(), Exit> {
         Command::Demo(args) => demo::demo(args).await,
         Command::Submit(args) => submit::submit(&connection.client()?, args).await,
         Command::Build(command) => build::execute(&connection.client()?, command).await,
+        Command::Run(command @ run::RunCommand::Cancel(_)) => {
+            run::execute(&connection.patient_client().await?, command).await
+        }
         Command::Run(command) => run::execute(&connection.client()?, command).await,
         Command::Workflow(command) => workflow::execute(&connection.client()?, command).await,
         Command::Worker(command) => worker::execute(&connection.client()?, command).await,
         Command::Queue(command) => queue::execute(&connection.client()?, command).await,
+        Command::Pool(command) if command.waits_for_a_restart() => {
+            pool::execute(&connection.patient_client().await?, command).await
+        }
         Command::Pool(command) => pool::execute(&connection.client()?, command).await,
         Command::Agent(args) => agent::agent(&connection, args).await,
         Command::Schedule(command) => schedule::execute(&connection, command).await,
         Command::Namespace(command) => namespace::execute(&connection.client()?, command).await,
         Command::Key(command) => key::execute(&connection.client()?, command).await,
         Command::Settings(command) => settings::execute(&connection.client()?, command).await,
-        Command::Storage(command) => storage::execute(command).await,
+        Command::Storage(command) => storage::execute(&connection, command).await,
         Command::Audit(command) => audit::execute(&connection.client()?, command).await,
         Command::Doctor(args) => doctor::doctor(&connection, args).await,
         Command::Completion(args) => completion::completion(args),

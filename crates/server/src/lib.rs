@@ -3,6 +3,7 @@
 //! Store, clock, listener and randomness are handed in ([`App::build`], [`serve`]), so that the whole server can run inside a
 //! simulator and tests can move time. [`run`] hands in the real ones.
 
+mod address_file;
 mod addresses;
 mod allowance;
 mod answers;
@@ -57,13 +58,17 @@ use baton_store::sqlite::SqliteStore;
 use baton_store::{Clock, Store, StoreError};
 use tokio_util::sync::CancellationToken;
 
+use crate::address_file::AddressFile;
 use crate::artifacts::Storage;
-use crate::entropy::SystemEntropy;
+use crate::entropy::{Entropy, SystemEntropy};
 
 /// Name of the file in the data directory that holds the server's address while it runs.
 pub const ADDRESS_FILE: &str = "server.addr";
 /// Pause between attempts to open a store again that has moved.
 const REOPEN_PAUSE: std::time::Duration = std::time::Duration::from_millis(500);
+
+/// How long the start of a server waits for the storage to say which one it is.
+const MARK_PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Opens the store that the settings name.
 pub async fn open_store(settings: &Settings, clock: Clock) -> Result<Arc<dyn Store>, StoreError> {
@@ -91,6 +96,21 @@ pub fn open_storage(settings: &Settings) -> Result<Storage, String> {
         Some(url) => Storage::mirrored(first, open(url).map_err(|error| format!("storage_mirror_url: {error}"))?),
         None => Ok(first),
     }
+}
+
+/// Says that the storage which the settings name has the installation's files. Returns its name.
+pub async fn adopt_storage(settings: &Settings) -> Result<String, String> {
+    if let Some(path) = settings.sqlite_path().filter(|path| !path.exists()) {
+        return Err(format!("there is no database at {}; name it with --data or --database", path.display()));
+    }
+    let store = open_store(settings, Clock::Real).await.map_err(|error| error.to_string())?;
+    let storage = open_storage(settings)?;
+    let mut fresh = [0; 16];
+    SystemEntropy.fill(&mut fresh);
+    let known = store.storage_mark(fresh).await.map_err(|error| error.to_string())?;
+    storage.set_mark(known).await.map_err(|error| error.to_string())?;
+    store.close().await;
+    Ok(storage.name().to_owned())
 }
 
 /// The environment. Variables that are not text cannot be credentials.
@@ -164,9 +184,9 @@ pub async fn run(
         let path = settings.admin_key_path();
         println!("The first admin API key, shown this once (and left in {}):\n\n    {key}\n", path.display());
     }
-    let address_file = settings.data.join(ADDRESS_FILE);
-    std::fs::write(&address_file, address.to_string())
-        .map_err(|error| format!("cannot write {}: {error}", address_file.display()))?;
+    let path = settings.data.join(ADDRESS_FILE);
+    let _address_file = AddressFile::leave(path.clone(), address.to_string())
+        .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     println!("Baton listens on http://{address} (store: {})", app.store.kind());
     tokio::spawn(report_storages(app.storage.clone()));
     let stopping = CancellationToken::new();
@@ -196,7 +216,6 @@ pub async fn run(
         let Some(again) = open_again(&settings, &providers, &stopping).await else { break };
         app = again;
     }
-    let _ = std::fs::remove_file(&address_file);
     Ok(())
 }
 
@@ -206,12 +225,33 @@ async fn open(settings: &Settings, providers: &Providers) -> Result<App, String>
         Some(path) => format!("cannot open {}: {error}", path.display()),
         None => format!("cannot open the PostgreSQL database: {error}"),
     })?;
-    let storage = open_storage(settings)?;
+    let storage = own_storage(&*store, open_storage(settings)?).await?;
     let app = App::build(store, storage, settings.clone(), Arc::new(SystemEntropy))
         .await
         .map_err(|error| format!("cannot start: {error}"))?;
     providers.iter().for_each(|(name, provider)| app.pools.providers.add(name, provider.clone()));
     Ok(app)
+}
+
+/// The storage, if it is the one that has the files of this installation. Of any other no file is
+/// read and none is written: servers that share a store find each other's files, or say why not.
+async fn own_storage(store: &dyn Store, storage: Storage) -> Result<Storage, String> {
+    let mut fresh = [0; 16];
+    SystemEntropy.fill(&mut fresh);
+    let mark = match tokio::time::timeout(MARK_PATIENCE, storage.mark(fresh)).await {
+        Ok(Ok(mark)) => mark,
+        // Nobody knows which storage it is: it is out of reach, and may come back.
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "the storage for artifacts cannot be looked at");
+            return Ok(storage);
+        }
+        Err(_) => {
+            tracing::warn!(storage = storage.name(), "the storage for artifacts does not answer");
+            return Ok(storage);
+        }
+    };
+    let known = store.storage_mark(mark).await.map_err(|error| format!("cannot start: {error}"))?;
+    Ok(if known == mark { storage } else { storage.foreign() })
 }
 
 /// As [`open`], as often as it takes. Nothing when the server is asked to stop first.

@@ -88,6 +88,9 @@ pub trait Store: Builds + Workflows + Payloads + Schedules + Namespaces + Pools 
 
     /// A random secret of this installation, made on first use and the same on every server.
     async fn secret(&self, fresh: [u8; 32]) -> StoreResult<[u8; 32]>;
+    /// The mark of the storage that has this installation's files: the one that was kept first. `found` is the mark of the
+    /// storage that asks.
+    async fn storage_mark(&self, found: [u8; 16]) -> StoreResult<[u8; 16]>;
 
     // ---- queues and lanes
 

@@ -255,7 +255,8 @@ async fn check_key(client: &Client, has_key: bool, connection: &Connection) -> C
         Err(error) => Check::fail(
             name,
             format!("the one from {from} is refused: {error}"),
-            "make one with `baton key create` where a good admin key is at hand",
+            "make one with `baton key create` and a good admin key; when there is none left, start the server with \
+             BATON_API_KEY set to a key of your choice (docs/keys.md)",
         ),
     }
 }

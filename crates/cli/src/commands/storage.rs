@@ -1,18 +1,21 @@
 //! `baton storage`: from one storage to another while the servers run.
 
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use baton_server::Settings;
 use baton_server::artifacts::{Move, MoveError, Moved, OpenError, Storage, StorageError, Wanting};
+use baton_server::{Settings, SettingsFlags};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use super::build::text::{bytes, count};
+use super::serve;
+use crate::connection::Connection;
 use crate::exit::Exit;
-use crate::output::{Format, Table};
+use crate::output::{Format, Table, print_line};
 
 const SPIN: Duration = Duration::from_millis(100);
 /// How long a file may usually take from one storage to the other when a server writes it to both.
@@ -46,6 +49,30 @@ Examples:
 Ends with 0 when it has, with 1 when files or uploads are missing or files differ, and with 5 when a storage cannot \
 be reached.")]
     Check(PairArgs),
+    /// Say that a storage has the files of this installation from now on. Stop the servers first.
+    #[command(after_help = "\
+The database remembers which storage has its files, by the file storage.mark in it. A server that is started with \
+another one answers 503 to whoever needs a file. `baton storage move` and a copy of the whole storage bring the mark \
+along. Use this command when you copied the files by other means, or begin without them; then start the servers.
+
+Examples:
+  baton storage adopt --storage 's3://builds/baton?region=eu-north-1' --database postgres://baton@db/baton
+  baton storage adopt --config /etc/baton.toml")]
+    Adopt(AdoptArgs),
+}
+
+#[derive(Args)]
+pub struct AdoptArgs {
+    /// Settings file of the servers (TOML).
+    #[arg(long, env = "BATON_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// postgres://... or a path; SQLite in the data directory unless given.
+    #[arg(long, value_name = "URL")]
+    database: Option<String>,
+    /// The storage: a path or s3://bucket/prefix?endpoint=URL&region=NAME; in the data directory
+    /// unless given.
+    #[arg(long, value_name = "URL")]
+    storage: Option<String>,
 }
 
 #[derive(Args)]
@@ -135,11 +162,21 @@ impl<'a> Outcome<'a> {
 }
 
 /// Executes one of the commands.
-pub async fn execute(command: StorageCommand) -> Result<(), Exit> {
+pub async fn execute(connection: &Connection, command: StorageCommand) -> Result<(), Exit> {
     match command {
+        StorageCommand::Adopt(args) => adopt(connection, args).await,
         StorageCommand::Move(MoveArgs { pair, prune }) => go(pair, false, prune).await,
         StorageCommand::Check(pair) => go(pair, true, false).await,
     }
+}
+
+async fn adopt(connection: &Connection, args: AdoptArgs) -> Result<(), Exit> {
+    let AdoptArgs { config, database, storage } = args;
+    let flags = SettingsFlags { data: connection.data.clone(), database, storage, ..SettingsFlags::default() };
+    let settings = serve::load(config.as_deref(), flags).map_err(Exit::usage)?;
+    let name = baton_server::adopt_storage(&settings).await.map_err(Exit::failed)?;
+    print_line(&format!("{name} has the files of this installation from now on; start the servers"));
+    Ok(())
 }
 
 async fn go(args: PairArgs, only_look: bool, prune: bool) -> Result<(), Exit> {

@@ -37,7 +37,7 @@ const HEARTBEAT_INTERVAL_MS: u64 = 1_000;
 #[command(after_help = "Starts a server on a free port with its data in a temporary directory, and four workers. Kills
 one with SIGKILL, stops another with SIGSTOP and lets it go on when others have taken over its runs, and shows what
 becomes of them. Beside that, a small project is packed, submitted and built; the worker that builds it is killed in the
-middle, another one finishes it, and what came out is downloaded and checked. Ends by itself within half a minute; with 1
+middle, another one finishes it, and what came out is downloaded and checked. Takes some ten seconds, and never more than half a minute; with 1
 if a run was lost or completed twice, or the build went wrong.
 
 Examples:

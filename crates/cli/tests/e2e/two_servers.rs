@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use baton::Client;
-use baton::proto::Claim;
+use baton::proto::{Claim, SubmitRun};
+use baton::{Client, ClientError};
 use baton_core::State;
-use baton_testkit::{Baton, Database};
+use baton_testkit::{Baton, Database, Process};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::balancer::Balancer;
 use crate::hands::Hands;
-use crate::site::{Gate, Leases, client, job, serve_with, submit, worker};
+use crate::site::{BATON, Gate, Leases, client, job, serve_with, submit, worker};
 use crate::verdict::{assert_completed_once, wait_for_count};
 use crate::wait::eventually;
 
@@ -232,4 +232,46 @@ async fn a_server_notices_that_a_newer_one_has_changed_the_schema() {
     assert!(said.contains("999") && said.contains("newer version"), "{said}");
     pair.database.run("delete from schema_migrations where version = 999").await;
     eventually("it is ready again", async || here.readyz().await.ok()).await;
+}
+
+/// The mistake that is made first: two servers, and no `--storage`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_with_another_storage_says_so_and_loses_nothing() {
+    let database = baton_testkit::database().await;
+    let homes = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let small = [("BATON_PAYLOAD_INLINE_BYTES_MAX", "1000")];
+    let serve = async |home: &TempDir| serve_with(home.path(), Some(database.url()), Leases::LONG, &small).await;
+    let first = serve(&homes[0]).await;
+    let mut second = serve(&homes[1]).await;
+    let [here, there] = [client(&first.url()), client(&second.url())];
+    let text = serde_json::value::to_raw_value(&"x".repeat(5_000)).unwrap();
+    let large = || SubmitRun { input: Some(text.clone()), ..job() };
+
+    let refused = there.submit(&large()).await.unwrap_err();
+    assert!(matches!(&refused, ClientError::Refused { status: 503, code, .. } if code == "storage_unavailable"));
+    let log = second.process().output();
+    assert!(log.contains("this is not the storage that has the files of this installation"), "{log}");
+    let mut ids = submit(&there, vec![job()]).await;
+    let hands = Hands::register(&there, 1).await;
+    hands.complete(&hands.claim_all(1).await).await;
+
+    // What cannot be read here is not lost: nothing fails, and the other server has it.
+    ids.push(here.submit(&large()).await.unwrap().id);
+    assert!(hands.claim_once(Duration::from_secs(5)).await.is_err());
+    assert!(!here.run(&ids[1]).await.unwrap().state.is_ended());
+    there.deregister(hands.id()).await.unwrap();
+    let hands = Hands::register(&here, 1).await;
+    let claimed = hands.claim_all(1).await;
+    assert_eq!(claimed[0].run_id, ids[1]);
+    hands.complete(&claimed).await;
+    assert_completed_once(&here, &ids).await;
+
+    // On the word of somebody who knows better it is the installation's storage.
+    second.stop().await;
+    let data = homes[1].path().join("data");
+    let adopt = ["storage", "adopt", "--data", data.to_str().unwrap(), "--database", database.url()];
+    let mut adopted = Process::spawn(BATON, adopt, [("", ""); 0]);
+    assert!(adopted.wait(Duration::from_secs(30)).await.success(), "{}", adopted.output());
+    second.restart().await;
+    there.submit(&large()).await.unwrap();
 }

@@ -4,6 +4,7 @@
 //! * `place`, `local`, `s3`: the two places for files, and what both can do.
 //! * `mirrored`: two places that hold the same files. `moving`: copies from one to the other while servers run.
 //! * `named`, `health`: which storage has failed, and whether it answers.
+//! * `mark`, `foreign`: whether it is the installation's storage, and what is said if it is not.
 //! * `pump`, `put`: storing a file, hashed on the way, published whole or not at all.
 //! * `ranges`, `download`: a file as an HTTP answer.
 //! * `sealed`: files that are encrypted where they lie.
@@ -16,8 +17,10 @@ mod cache;
 mod digest;
 mod download;
 mod error;
+mod foreign;
 mod health;
 mod local;
+mod mark;
 mod mirrored;
 mod moving;
 mod named;
@@ -36,6 +39,7 @@ pub use digest::{Sha256Sum, announced};
 pub use download::{Download, content_disposition};
 pub use error::{OpenError, StorageError};
 pub use health::StorageHealth;
+pub use mark::Mark;
 pub use moving::{Move, MoveError, Moved, Wanting};
 pub use path::{ArtifactPath, Folder, SEGMENT_BYTES_MAX, Segment};
 pub use place::{Entry, Reading, Source, Stat};

@@ -159,6 +159,9 @@ impl Storage {
         if terms.prune {
             mover.prune().await?;
         }
+        if !terms.only_look {
+            self.pass_mark_to(to).await?;
+        }
         let uploads_left = mover.uploads_left().await?;
         let mut moved = mover.moved.into_inner().expect("nobody panics while holding it");
         moved.uploads_left = uploads_left;

@@ -67,6 +67,11 @@ impl ArtifactPath {
         ArtifactPath(format!("cache/{}/{tenant}{name}", &name[..2]))
     }
 
+    /// What the storage itself is known by: `storage.mark`.
+    pub(super) fn mark() -> ArtifactPath {
+        ArtifactPath("storage.mark".into())
+    }
+
     /// A file of the cache's own book-keeping.
     pub(super) fn cache_record(server: u64) -> ArtifactPath {
         ArtifactPath(format!("{}{server:016x}", Folder::cache_records().0))

@@ -202,7 +202,8 @@ fn lost_failure() -> Failure {
         reason: Reason::Error,
         code: Some(Error::PayloadLost.code().into()),
         message: Error::PayloadLost.to_string(),
-        retryable: false,
+        // A file system may show a file late, and a disk may be mounted again.
+        retryable: true,
         not_before: None,
     }
 }

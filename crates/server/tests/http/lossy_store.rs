@@ -313,6 +313,7 @@ macro_rules! passing_on {
 passing_on! {
     fn now() -> Millis;
     fn secret(fresh: [u8; 32]) -> [u8; 32];
+    fn storage_mark(found: [u8; 16]) -> [u8; 16];
     fn lanes(names: &[LaneName]) -> Vec<Lane>;
     fn all_lanes() -> Vec<(LaneName, Lane)>;
     fn queues(namespace: Option<&str>) -> Vec<Queue>;

@@ -34,6 +34,12 @@ impl PostgresStore {
         kept.try_into().map_err(|_| StoreError::Internal("the secret of this installation is damaged".into()).into())
     }
 
+    pub(super) async fn keep_storage_mark(&self, found: [u8; 16]) -> Outcome<[u8; 16]> {
+        let rows = self.database.query(sql::KEEP_STORAGE_MARK, params![found.as_slice()]).await?;
+        let kept = rows.first().map(|row| row.try_get::<_, Vec<u8>>(0)).transpose()?.unwrap_or_default();
+        kept.try_into().map_err(|_| StoreError::Internal("the mark of the storage is damaged".into()).into())
+    }
+
     pub(super) async fn find_or_add_lanes(&self, names: &[LaneName]) -> Outcome<Vec<Lane>> {
         let mut found = self.find_lanes(names).await?;
         let missing: Vec<&LaneName> =

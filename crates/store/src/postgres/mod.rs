@@ -167,6 +167,10 @@ impl Store for PostgresStore {
         self.database.again(|| self.keep_secret(fresh)).await
     }
 
+    async fn storage_mark(&self, found: [u8; 16]) -> StoreResult<[u8; 16]> {
+        self.database.again(|| self.keep_storage_mark(found)).await
+    }
+
     async fn lanes(&self, names: &[LaneName]) -> StoreResult<Vec<Lane>> {
         self.database.again(|| self.find_or_add_lanes(names)).await
     }

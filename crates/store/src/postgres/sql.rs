@@ -111,6 +111,7 @@ statements! {
     HOLD_WORKER_RUNS = "hold_worker_runs.pg.sql";
     KEEP_RESULTS = "keep_results.pg.sql";
     KEEP_SECRET = "keep_secret.pg.sql";
+    KEEP_STORAGE_MARK = "keep_storage_mark.sql";
     LIST_ARTIFACTS = "list_artifacts.pg.sql";
     LIST_ATTEMPTS = "list_attempts.pg.sql";
     LIST_AUDIT = "list_audit.pg.sql";

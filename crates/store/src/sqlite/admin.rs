@@ -16,6 +16,10 @@ pub(super) fn secret(sql: &Sql<'_>, fresh: [u8; 32]) -> StoreResult<[u8; 32]> {
     sql.one(statements::READ_SECRET, [], |row| row.get(0))
 }
 
+pub(super) fn storage_mark(sql: &Sql<'_>, found: [u8; 16]) -> StoreResult<[u8; 16]> {
+    sql.one(statements::KEEP_STORAGE_MARK, params![found], |row| row.get(0))
+}
+
 pub(super) fn lanes(sql: &Sql<'_>, names: &[LaneName]) -> StoreResult<Vec<Lane>> {
     names.iter().map(|name| lane(sql, name)).collect()
 }

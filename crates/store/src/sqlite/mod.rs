@@ -147,6 +147,10 @@ impl Store for SqliteStore {
         self.write(move |sql| admin::secret(sql, fresh)).await
     }
 
+    async fn storage_mark(&self, found: [u8; 16]) -> StoreResult<[u8; 16]> {
+        self.write(move |sql| admin::storage_mark(sql, found)).await
+    }
+
     async fn lanes(&self, names: &[LaneName]) -> StoreResult<Vec<Lane>> {
         let names = names.to_vec();
         self.write(move |sql| admin::lanes(sql, &names)).await

@@ -22,6 +22,7 @@ statements! {
     CHECK_WRITABLE = "check_writable.sqlite.sql";
     INSERT_SECRET = "insert_secret.sqlite.sql";
     READ_SECRET = "read_secret.sqlite.sql";
+    KEEP_STORAGE_MARK = "keep_storage_mark.sql";
     INSERT_QUEUE = "insert_queue.sqlite.sql";
     INSERT_LANE = "insert_lane.sqlite.sql";
     READ_LANE = "read_lane.sqlite.sql";

@@ -17,6 +17,7 @@ contract!(
     the_clock_is_the_stores,
     statements_are_counted,
     the_secret_is_made_once,
+    the_first_storage_is_the_one_that_is_marked,
 );
 
 async fn pages_have_no_gaps_and_no_repeats(rig: Rig) {
@@ -190,4 +191,12 @@ async fn the_secret_is_made_once(rig: Rig) {
     assert_eq!(secrets.len(), 1);
     let rig = rig.reopen().await;
     assert!(secrets.contains(&rig.store.secret([77; 32]).await.unwrap()));
+}
+
+async fn the_first_storage_is_the_one_that_is_marked(rig: Rig) {
+    let servers = rig.servers(2).await;
+    assert_eq!(servers[0].storage_mark([1; 16]).await.unwrap(), [1; 16]);
+    assert_eq!(servers[1].storage_mark([2; 16]).await.unwrap(), [1; 16], "the other server has another storage");
+    let rig = rig.reopen().await;
+    assert_eq!(rig.store.storage_mark([1; 16]).await.unwrap(), [1; 16]);
 }

@@ -277,6 +277,14 @@ pub async fn execute(client: &Client, command: PoolCommand) -> Result<(), Exit> 
     Ok(())
 }
 
+impl PoolCommand {
+    /// Whether it would be lost if it ended because the server restarts: machines would be kept for
+    /// hours, or a run go without.
+    pub fn waits_for_a_restart(&self) -> bool {
+        matches!(self, PoolCommand::Claim(_) | PoolCommand::Release(_) | PoolCommand::End(_))
+    }
+}
+
 async fn release(client: &Client, args: ReleaseArgs) -> Result<(), Exit> {
     let ReleaseArgs { name: NameArgs { pool, namespace }, run_id, missing_ok, format } = args;
     // What is not released is held until its time is over: a server that restarts is waited for, as

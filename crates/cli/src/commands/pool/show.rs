@@ -231,7 +231,9 @@ pub(super) fn deleted(pool: &PoolView, machines: &[RunnerView]) -> String {
         1 => "1 machine has".to_owned(),
         left => format!("{left} machines have"),
     };
-    let used: Vec<&RunnerView> = machines.iter().filter(|runner| IN_USE.contains(&runner.state)).collect();
+    let releasing = machines.iter().filter(|runner| runner.state == RunnerState::Releasing).count();
+    let is_used = |runner: &&RunnerView| IN_USE.contains(&runner.state) && runner.state != RunnerState::Releasing;
+    let used: Vec<&RunnerView> = machines.iter().filter(is_used).collect();
     let runs: BTreeSet<&str> = used.iter().filter_map(|runner| runner.run_id.as_deref()).collect();
     let runs: Vec<&str> = runs.into_iter().collect();
     let used = match used.len() {
@@ -239,7 +241,8 @@ pub(super) fn deleted(pool: &PoolView, machines: &[RunnerView]) -> String {
         number => format!("; {number} in use by {}, until that releases", runs.join(", ")),
     };
     let used = if runs.len() > 1 { used.replace("until that releases", "until those release") } else { used };
-    format!("{} is being deleted; {left} to end first{used}", pool.name)
+    let releasing = if releasing > 0 { format!("; {releasing} being released") } else { String::new() };
+    format!("{} is being deleted; {left} to end first{releasing}{used}", pool.name)
 }
 
 /// A claim that is over.
@@ -355,6 +358,9 @@ mod tests {
         let said = deleted(&left(2), &[one.clone(), one.clone()]);
         let expected = "linux is being deleted; 2 machines have to end first; 2 in use by ci-1, until that releases";
         assert_eq!(said, expected);
+        let released = machine(RunnerState::Releasing, Some("ci-3"));
+        let expected = "linux is being deleted; 1 machine has to end first; 1 being released";
+        assert_eq!(deleted(&left(1), &[released]), expected);
         let said = deleted(&left(2), &[one, two]);
         assert!(said.ends_with("2 in use by ci-1, ci-2, until those release"), "{said}");
     }
