@@ -258,10 +258,8 @@ async fn of_several_hosts_each_is_checked_by_its_own_name() {
     let ports = [&first, &second].map(|server| server.address().port());
     let at = |names: [&str; 2]| {
         let [one, two] = names;
-        format!(
-            "postgres://baton@{one}:{},{two}:{}/postgres?target_session_attrs=read-write&hostaddr=127.0.0.1,127.0.0.1&{full}",
-            ports[0], ports[1]
-        )
+        let params = format!("target_session_attrs=read-write&hostaddr=127.0.0.1,127.0.0.1&{full}");
+        format!("postgres://baton@{one}:{},{two}:{}/postgres?{params}", ports[0], ports[1])
     };
     assert!(open(&first, &at(["one.test", "two.test"])).await.unwrap());
     // The name of the other host counts for nothing.
