@@ -285,7 +285,7 @@ impl Error {
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Error {
         match error {
-            StoreError::Unavailable(why) => {
+            StoreError::Unavailable(why) | StoreError::Unusable(why) => {
                 tracing::warn!(%why, "the store cannot be reached");
                 Error::Unavailable
             }

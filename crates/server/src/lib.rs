@@ -52,6 +52,7 @@ pub use metrics::Metrics;
 pub use settings::{Origin, Settings, SettingsFlags, data_default};
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use baton_store::postgres::{PostgresOptions, PostgresStore};
 use baton_store::sqlite::SqliteStore;
@@ -65,10 +66,15 @@ use crate::entropy::{Entropy, SystemEntropy};
 /// Name of the file in the data directory that holds the server's address while it runs.
 pub const ADDRESS_FILE: &str = "server.addr";
 /// Pause between attempts to open a store again that has moved.
-const REOPEN_PAUSE: std::time::Duration = std::time::Duration::from_millis(500);
+const REOPEN_PAUSE: Duration = Duration::from_millis(500);
+/// Pauses between attempts to reach a PostgreSQL that is not there yet when the server starts.
+const WAIT_FIRST: Duration = Duration::from_millis(100);
+const WAIT_LONGEST: Duration = Duration::from_secs(2);
+/// How often the log says that the server still waits.
+const WAIT_SAY_EVERY: Duration = Duration::from_secs(10);
 
 /// How long the start of a server waits for the storage to say which one it is.
-const MARK_PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+const MARK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Opens the store that the settings name.
 pub async fn open_store(settings: &Settings, clock: Clock) -> Result<Arc<dyn Store>, StoreError> {
@@ -174,7 +180,13 @@ pub async fn run(
     if let Some(sink) = &settings.audit_sink {
         sink.parse::<audit::Sink>()?.check()?;
     }
-    let mut app = open(&settings, &providers).await?;
+    let stopping = CancellationToken::new();
+    let stopped = stopping.clone();
+    tokio::spawn(async move {
+        shutdown.await;
+        stopped.cancel();
+    });
+    let Some(mut app) = open_patiently(&settings, &providers, &stopping).await? else { return Ok(()) };
     let listener = tokio::net::TcpListener::bind(&settings.listen)
         .await
         .and_then(tokio::net::TcpListener::into_std)
@@ -189,12 +201,6 @@ pub async fn run(
         .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     println!("Baton listens on http://{address} (store: {})", app.store.kind());
     tokio::spawn(report_storages(app.storage.clone()));
-    let stopping = CancellationToken::new();
-    let stopped = stopping.clone();
-    tokio::spawn(async move {
-        shutdown.await;
-        stopped.cancel();
-    });
     loop {
         tracing::info!(%address, store = app.store.kind(), "listening");
         app.pools.listens_on(address);
@@ -219,23 +225,45 @@ pub async fn run(
     Ok(())
 }
 
+/// Why a server cannot be put together.
+enum OpenError {
+    /// PostgreSQL cannot be reached now.
+    Waits(String),
+    /// Somebody has to change something.
+    Fails(String),
+}
+
+impl std::fmt::Display for OpenError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (OpenError::Waits(why) | OpenError::Fails(why)) = self;
+        f.write_str(why)
+    }
+}
+
 /// Opens store and storage, and puts a server on them together.
-async fn open(settings: &Settings, providers: &Providers) -> Result<App, String> {
-    let store = open_store(settings, Clock::Real).await.map_err(|error| match settings.sqlite_path() {
-        Some(path) => format!("cannot open {}: {error}", path.display()),
-        None => format!("cannot open the PostgreSQL database: {error}"),
+async fn open(settings: &Settings, providers: &Providers) -> Result<App, OpenError> {
+    let store = open_store(settings, Clock::Real).await.map_err(|error| match (settings.sqlite_path(), error) {
+        (Some(path), error) => OpenError::Fails(format!("cannot open {}: {error}", path.display())),
+        (None, StoreError::Unavailable(why)) => OpenError::Waits(why),
+        (None, error) => OpenError::Fails(format!("cannot open the PostgreSQL database: {error}")),
     })?;
-    let storage = own_storage(&*store, open_storage(settings)?).await?;
-    let app = App::build(store, storage, settings.clone(), Arc::new(SystemEntropy))
-        .await
-        .map_err(|error| format!("cannot start: {error}"))?;
+    let failed = |error: Error| {
+        let text = format!("cannot start: {error}");
+        match error {
+            Error::Unavailable if settings.sqlite_path().is_none() => OpenError::Waits(text),
+            _ => OpenError::Fails(text),
+        }
+    };
+    let storage = open_storage(settings).map_err(OpenError::Fails)?;
+    let storage = own_storage(&*store, storage).await.map_err(failed)?;
+    let app = App::build(store, storage, settings.clone(), Arc::new(SystemEntropy)).await.map_err(failed)?;
     providers.iter().for_each(|(name, provider)| app.pools.providers.add(name, provider.clone()));
     Ok(app)
 }
 
 /// The storage, if it is the one that has the files of this installation. Of any other no file is
 /// read and none is written: servers that share a store find each other's files, or say why not.
-async fn own_storage(store: &dyn Store, storage: Storage) -> Result<Storage, String> {
+async fn own_storage(store: &dyn Store, storage: Storage) -> Result<Storage, Error> {
     let mut fresh = [0; 16];
     SystemEntropy.fill(&mut fresh);
     let mark = match tokio::time::timeout(MARK_PATIENCE, storage.mark(fresh)).await {
@@ -250,8 +278,44 @@ async fn own_storage(store: &dyn Store, storage: Storage) -> Result<Storage, Str
             return Ok(storage);
         }
     };
-    let known = store.storage_mark(mark).await.map_err(|error| format!("cannot start: {error}"))?;
+    let known = store.storage_mark(mark).await?;
     Ok(if known == mark { storage } else { storage.foreign() })
+}
+
+/// As [`open`], and waits for a PostgreSQL that cannot be reached: it may start after this server. What waiting does
+/// not mend is an error at once. Nothing when the server is asked to stop first.
+async fn open_patiently(
+    settings: &Settings,
+    providers: &Providers,
+    stopping: &CancellationToken,
+) -> Result<Option<App>, String> {
+    let (began, mut said, mut pause) = (Instant::now(), None::<Instant>, WAIT_FIRST);
+    loop {
+        let opened = tokio::select! {
+            () = stopping.cancelled() => return Ok(None),
+            opened = open(settings, providers) => opened,
+        };
+        let error = match opened {
+            Ok(app) => return Ok(Some(app)),
+            Err(OpenError::Fails(error)) => return Err(error),
+            Err(OpenError::Waits(error)) => error,
+        };
+        let url = settings.database_url.as_deref().unwrap_or_default();
+        let hosts = baton_store::postgres::hosts(url).unwrap_or_default();
+        match said {
+            None => tracing::warn!(hosts, error, "waiting for PostgreSQL; the server listens once it is there"),
+            Some(at) if at.elapsed() >= WAIT_SAY_EVERY => {
+                tracing::warn!(hosts, error, waited_s = began.elapsed().as_secs(), "still waiting for PostgreSQL");
+            }
+            Some(_) => {}
+        }
+        said = said.filter(|at| at.elapsed() < WAIT_SAY_EVERY).or_else(|| Some(Instant::now()));
+        tokio::select! {
+            () = stopping.cancelled() => return Ok(None),
+            () = tokio::time::sleep(pause) => {}
+        }
+        pause = (pause * 2).min(WAIT_LONGEST);
+    }
 }
 
 /// As [`open`], as often as it takes. Nothing when the server is asked to stop first.
@@ -259,7 +323,7 @@ async fn open_again(settings: &Settings, providers: &Providers, stopping: &Cance
     while !stopping.is_cancelled() {
         match open(settings, providers).await {
             Ok(app) => return Some(app),
-            Err(error) => tracing::warn!(error, "the store cannot be opened again yet"),
+            Err(error) => tracing::warn!(%error, "the store cannot be opened again yet"),
         }
         tokio::select! {
             () = stopping.cancelled() => {}

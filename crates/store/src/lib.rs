@@ -57,6 +57,9 @@ pub enum StoreError {
     /// The store cannot be reached now. The call may have been carried out: repeat it.
     #[error("the store cannot be reached: {0}")]
     Unavailable(String),
+    /// The store takes no connection, and will not as long as nobody changes something: a URL, a password, a certificate.
+    #[error("the store cannot be used: {0}")]
+    Unusable(String),
     /// The disk is full.
     #[error("the store's disk is full")]
     Full,

@@ -1,6 +1,7 @@
 //! What Baton's tests share, and nothing that a released program needs.
 //!
 //! * [`Postgres`] and [`database`]: a throw-away PostgreSQL, and fresh databases on it; [`PgBouncer`] before one.
+//! * [`Authority`]: certificates, good and bad ones.
 //! * [`Process`] and [`Baton`]: programs that are killed, stopped and started again on purpose.
 //! * [`Proxy`]: a network that loses answers.
 //! * [`GitHub`]: as much of GitHub's API as runners need.
@@ -8,6 +9,7 @@
 //! Nothing started here outlives the test process, however that one ends.
 
 mod baton;
+mod certificates;
 mod databases;
 mod github;
 pub mod http2;
@@ -19,10 +21,11 @@ mod s3;
 mod watchdog;
 
 pub use baton::Baton;
+pub use certificates::{Authority, Certificate};
 pub use databases::{Database, POSTGRES_VARIABLE, database};
 pub use github::{GITHUB_TOKEN, GitHub, GitHubFault, GitHubRunner};
 pub use pgbouncer::PgBouncer;
-pub use postgres::{Frozen, Postgres};
+pub use postgres::{Frozen, Postgres, ServerTls};
 pub use process::Process;
 pub use proxy::Proxy;
 pub use s3::{S3_KEY, S3_SECRET, start_s3};

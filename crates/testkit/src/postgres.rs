@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 use tokio_postgres::NoTls;
 
+use crate::certificates::Certificate;
 use crate::databases::{self, Database};
 use crate::process::signal;
 use crate::watchdog::Watchdog;
@@ -33,7 +34,20 @@ pub struct Postgres {
     home: TempDir,
     port: u16,
     durable: bool,
+    tls: Option<ServerTls>,
     running: Mutex<Option<Running>>,
+}
+
+/// How a server speaks TLS, and to whom.
+#[derive(Clone, Debug)]
+pub struct ServerTls {
+    /// What it shows.
+    pub certificate: Certificate,
+    /// Whose client certificates it takes, as PEM.
+    pub client_authority: Option<String>,
+    /// How who comes over TLS proves who they are: the last word of a line of `pg_hba.conf`. Whoever comes
+    /// without TLS is refused.
+    pub method: &'static str,
 }
 
 #[derive(Debug)]
@@ -58,16 +72,25 @@ impl Drop for Frozen<'_> {
 impl Postgres {
     /// Starts a server that does not wait for the disk: fast, and fine as long as the machine stays up.
     pub async fn start() -> Postgres {
-        Postgres::launch(false).await
+        Postgres::launch(false, None).await
+    }
+
+    /// Starts one that takes connections over TLS only, or over its socket. As [`Postgres::start`] else.
+    pub async fn start_tls(tls: ServerTls) -> Postgres {
+        Postgres::launch(false, Some(tls)).await
     }
 
     /// Starts a server that keeps what it acknowledged, as in production.
     pub async fn durable() -> Postgres {
-        Postgres::launch(true).await
+        Postgres::launch(true, None).await
     }
 
-    /// URL of the server's own database, for a superuser.
+    /// URL of the server's own database, for a superuser; over its socket where it wants TLS else.
     pub fn url(&self) -> String {
+        if self.tls.is_some() {
+            let socket = self.home.path().to_str().expect("temporary paths are text").replace('/', "%2F");
+            return format!("postgres://baton@{socket}:{}/postgres", self.port);
+        }
         format!("postgres://baton@127.0.0.1:{}/postgres", self.port)
     }
 
@@ -117,25 +140,18 @@ impl Postgres {
 
     /// Starts a standby of this server, which follows it.
     pub async fn standby(&self) -> Postgres {
-        let standby = Postgres::new(self.durable);
+        self.standby_with(self.tls.clone()).await
+    }
+
+    /// As [`Postgres::standby`], with a certificate of its own.
+    pub async fn standby_with(&self, tls: Option<ServerTls>) -> Postgres {
+        let standby = Postgres::new(self.durable, tls);
+        // The socket, where nobody asks for TLS.
+        let host = self.home.path().to_str().expect("temporary paths are text");
         let port = self.port.to_string();
         let answer = standby
             .command("pg_basebackup")
-            .args([
-                "-h",
-                "127.0.0.1",
-                "-p",
-                &port,
-                "-U",
-                "baton",
-                "-R",
-                "-X",
-                "stream",
-                "-c",
-                "fast",
-                "--no-sync",
-                "-D",
-            ])
+            .args(["-h", host, "-p", &port, "-U", "baton", "-R", "-X", "stream", "-c", "fast", "--no-sync", "-D"])
             .arg(standby.data())
             .output()
             .expect("pg_basebackup cannot be started");
@@ -188,19 +204,42 @@ impl Postgres {
         }
     }
 
-    fn new(durable: bool) -> Postgres {
+    fn new(durable: bool, tls: Option<ServerTls>) -> Postgres {
         let programs = find_programs().unwrap_or_else(|| panic!("{MISSING}"));
         let home = tempfile::Builder::new().prefix("baton-postgres-").tempdir().expect("no temporary directory");
         std::fs::set_permissions(home.path(), PermissionsExt::from_mode(0o700)).expect("our own directory");
         if let Some((user, group)) = unprivileged() {
             chown(home.path(), Some(user), Some(group)).expect("root may give a directory away");
         }
-        Postgres { programs, home, port: crate::free_port(), durable, running: Mutex::new(None) }
+        let postgres = Postgres { programs, home, port: crate::free_port(), durable, tls, running: Mutex::new(None) };
+        if let Some(tls) = &postgres.tls {
+            postgres.write("server.crt", &tls.certificate.certificate);
+            postgres.write("server.key", &tls.certificate.key);
+            postgres.write("client_ca.crt", tls.client_authority.as_deref().unwrap_or_default());
+        }
+        postgres
     }
 
-    async fn launch(durable: bool) -> Postgres {
-        let postgres = Postgres::new(durable);
+    /// A file that only the server can read: it takes no key that others can.
+    fn write(&self, name: &str, text: &str) {
+        let path = self.home.path().join(name);
+        std::fs::write(&path, text).expect("our own directory");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).expect("our own file");
+        if let Some((user, group)) = unprivileged() {
+            chown(&path, Some(user), Some(group)).expect("root may give a file away");
+        }
+    }
+
+    async fn launch(durable: bool, tls: Option<ServerTls>) -> Postgres {
+        let postgres = Postgres::new(durable, tls);
         postgres.init();
+        if let Some(tls) = &postgres.tls {
+            let rules = format!(
+                "local all all trust\nlocal replication all trust\nhostssl all all 127.0.0.1/32 {}\n",
+                tls.method
+            );
+            postgres.write("data/pg_hba.conf", &rules);
+        }
         postgres.started().await
     }
 
@@ -233,6 +272,14 @@ impl Postgres {
         let mut command = self.command("postgres");
         command.arg("-D").arg(self.data()).arg("-k").arg(self.home.path()).args(["-h", "127.0.0.1"]);
         command.args(["-p", &self.port.to_string(), "-N", "300", "-B", "64MB", "-c", "max_wal_size=4GB"]);
+        if let Some(tls) = &self.tls {
+            let file = |name: &str| self.home.path().join(name).display().to_string();
+            command.args(["-c", "ssl=on", "-c", &format!("ssl_cert_file={}", file("server.crt"))]);
+            command.args(["-c", &format!("ssl_key_file={}", file("server.key"))]);
+            if tls.client_authority.is_some() {
+                command.args(["-c", &format!("ssl_ca_file={}", file("client_ca.crt"))]);
+            }
+        }
         if !self.durable {
             command.args(["-c", "fsync=off", "-c", "full_page_writes=off", "-c", "synchronous_commit=off"]);
         }

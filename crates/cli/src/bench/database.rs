@@ -20,9 +20,7 @@ impl Database {
         getrandom::fill(&mut random).map_err(|error| Exit::failed(format!("no random numbers: {error}")))?;
         let name = format!("baton_bench_{:016x}", u64::from_ne_bytes(random));
         let url = with_database(admin_url, &name).ok_or_else(|| {
-            Exit::usage(format!(
-                "{admin_url:?} is not like postgres://user@host:port/postgres; it must name a database"
-            ))
+            Exit::usage("the URL must be like postgres://user@host:port/postgres, and name a database")
         })?;
         let admin = connect(admin_url).await?;
         // template0 has no visitors: template1 cannot be copied while somebody is connected to it.

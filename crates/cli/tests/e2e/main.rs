@@ -24,10 +24,12 @@ mod hands;
 mod killed_postgres;
 mod killed_server;
 mod killed_worker;
+mod late_postgres;
 mod lost_answers;
 #[cfg(target_os = "linux")]
 mod never_reads;
 mod pooled;
+mod postgres_tls;
 mod restored;
 #[cfg(target_os = "linux")]
 mod runner_pools;

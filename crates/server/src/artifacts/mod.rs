@@ -61,6 +61,7 @@ use mirrored::MirroredPlace;
 use named::NamedPlace;
 use place::Place;
 use url::StorageUrl;
+pub(crate) use url::{may_hold_credentials, unknown_scheme};
 
 /// Where files are kept. Cheap to clone.
 #[derive(Clone, Debug)]

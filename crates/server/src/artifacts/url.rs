@@ -45,8 +45,9 @@ impl FromStr for StorageUrl {
             };
         }
         match text.split_once("://") {
-            Some((scheme, _)) => Err(wrong(&format!("{scheme}:// is not known"))),
+            Some((scheme, _)) => Err(wrong(&unknown_scheme(scheme))),
             None if text.is_empty() => Err(wrong("it is empty")),
+            None if may_hold_credentials(text) => Err(wrong("this is none of them")),
             None => Ok(StorageUrl::Directory(text.into())),
         }
     }
@@ -58,11 +59,14 @@ fn s3(rest: &str) -> Result<S3Address, String> {
     if bucket.is_empty() {
         return Err("the bucket is missing".into());
     }
+    if bucket.contains(['@', ':']) {
+        return Err("a bucket has no user and no password; credentials go into AWS_ACCESS_KEY_ID and the like".into());
+    }
     let mut address =
         S3Address { bucket: bucket.into(), prefix: prefix.trim_matches('/').into(), endpoint: None, region: None };
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let value = decode(value).ok_or_else(|| format!("{key} is not UTF-8"))?;
+        let value = decode(value).ok_or("a parameter is not UTF-8")?;
         match key {
             "endpoint" if value.contains(['@', '?']) => {
                 return Err(
@@ -74,10 +78,31 @@ fn s3(rest: &str) -> Result<S3Address, String> {
             }
             "endpoint" => return Err("endpoint starts with http:// or https://".into()),
             "region" => address.region = Some(value),
-            _ => return Err(format!("{key} is not known; credentials go into AWS_ACCESS_KEY_ID and the like")),
+            _ => {
+                return Err("no other parameter than endpoint and region is known; credentials go into \
+                            AWS_ACCESS_KEY_ID and the like"
+                    .into());
+            }
         }
     }
     Ok(address)
+}
+
+/// What is said of a scheme that is not known. What does not look like one is not repeated: it may be anything.
+pub(crate) fn unknown_scheme(scheme: &str) -> String {
+    let is_scheme = |c: char| c.is_ascii_alphanumeric() || "+.-".contains(c);
+    match scheme.chars().all(is_scheme) {
+        true => format!("{scheme}:// is not known"),
+        false => "it has a scheme that is not known".into(),
+    }
+}
+
+/// Whether this, where a path is expected, looks like user and password before a host, or like parameters of a
+/// connection. Such text is not taken for a path, because paths are shown.
+pub(crate) fn may_hold_credentials(text: &str) -> bool {
+    let is_path = text.starts_with(['/', '.']);
+    let has_user = text.split_once('@').is_some_and(|(before, _)| before.contains(':'));
+    !is_path && (has_user || text.contains("password="))
 }
 
 /// Undoes percent-encoding. A `%` without two digits after it is meant as it is.
@@ -145,9 +170,14 @@ mod tests {
             ("s3://b?secret=x", "AWS_ACCESS_KEY_ID"),
             ("s3://b?endpoint=localhost", "http://"),
             ("s3://b?endpoint=http://me:secret@localhost", "AWS_ACCESS_KEY_ID"),
+            ("s3://me:secret@b/p", "AWS_ACCESS_KEY_ID"),
+            ("s3://b?secret", "AWS_ACCESS_KEY_ID"),
+            ("s3://b?region=%FF&secret=%FF", "UTF-8"),
+            ("me:secret@host/x", "s3://bucket"),
+            ("me:secret@host://x", "scheme"),
         ] {
             let error = url.parse::<StorageUrl>().unwrap_err();
-            assert!(error.contains(word), "{url}: {error}");
+            assert!(error.contains(word) && !error.contains("secret"), "{url}: {error}");
         }
     }
 }

@@ -1,6 +1,9 @@
 //! Which settings make no sense.
 
+use baton_store::StoreError;
+
 use super::Settings;
+use crate::artifacts::{may_hold_credentials, unknown_scheme};
 
 /// Longest span that can be set, about a hundred years: sums of it and of any moment still are moments.
 pub(super) const SPAN_MS_MAX: u64 = 100 * 366 * super::DAY_MS;
@@ -30,6 +33,7 @@ impl Settings {
         if let Some(sink) = &self.audit_sink {
             sink.parse::<crate::audit::Sink>()?;
         }
+        self.check_urls()?;
         crate::proxies::Proxies::parse(&self.trusted_proxies)?;
         self.check_limits()?;
         self.check_spans()?;
@@ -40,6 +44,34 @@ impl Settings {
             return Err("build_platforms must name at least one platform".into());
         }
         Ok(())
+    }
+
+    /// Where the database is. Nothing of a URL is repeated but its scheme: it may hold a password.
+    fn check_urls(&self) -> Result<(), String> {
+        const FORMS: &str = "postgres://user:password@host/database";
+        if let Some(url) = &self.database_url {
+            let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+            match scheme {
+                "postgres" | "postgresql" => check_postgres("database_url", url)?,
+                "" | "sqlite" if !may_hold_credentials(rest) => {}
+                "" | "sqlite" => {
+                    return Err(format!(
+                        "database_url must be {FORMS}, sqlite:///path or a path; this is none of them"
+                    ));
+                }
+                _ => {
+                    let known = format!("it must be {FORMS}, sqlite:///path or a path");
+                    return Err(format!("database_url: {}; {known}", unknown_scheme(scheme)));
+                }
+            }
+        }
+        match &self.listen_url {
+            Some(url) if url.starts_with("postgres://") || url.starts_with("postgresql://") => {
+                check_postgres("listen_url", url)
+            }
+            Some(_) => Err(format!("listen_url must be a URL like {FORMS}")),
+            None => Ok(()),
+        }
     }
 
     /// Limits that would allow nothing at all, or more than can be counted.
@@ -139,5 +171,13 @@ impl Settings {
             true => Ok(()),
             false => Err("build_polls_per_second must be 0 (no limit) to 1,000,000".into()),
         }
+    }
+}
+
+fn check_postgres(key: &str, url: &str) -> Result<(), String> {
+    match baton_store::postgres::hosts(url) {
+        Ok(_) => Ok(()),
+        Err(StoreError::Unusable(why)) => Err(format!("{key}: {why}")),
+        Err(error) => Err(format!("{key}: {error}")),
     }
 }

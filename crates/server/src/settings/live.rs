@@ -172,7 +172,7 @@ impl LiveSettings {
 }
 
 /// The settings by name. The data directory, which may be any bytes, is left out.
-fn as_json(settings: &Settings) -> Result<Map<String, Value>, String> {
+pub(super) fn as_json(settings: &Settings) -> Result<Map<String, Value>, String> {
     let settings = Settings { data: Default::default(), ..settings.clone() };
     match serde_json::to_value(settings) {
         Ok(Value::Object(all)) => Ok(all),

@@ -6,6 +6,7 @@ mod live;
 mod pools;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,7 @@ use crate::github::Secret;
 
 /// Everything that can be set. Every field is a key of the settings file and, in capitals after `BATON_`, a variable
 /// of the environment.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// Address and port to listen on.
@@ -355,8 +356,23 @@ impl Default for Settings {
     }
 }
 
+/// Keys whose values may hold a secret, or hold one where they are wrong. Never printed.
+const SECRETS: [&str; 7] =
+    ["database_url", "listen_url", "storage_url", "storage_mirror_url", "api_key", "metrics_key", "github_token"];
+
+/// Without what may be a secret.
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut all = live::as_json(self).map_err(|_| fmt::Error)?;
+        for (_, value) in all.iter_mut().filter(|(key, value)| SECRETS.contains(&key.as_str()) && !value.is_null()) {
+            *value = "***".into();
+        }
+        f.debug_map().entry(&"data", &self.data).entries(&all).finish()
+    }
+}
+
 /// What the command line may set.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Default)]
 pub struct SettingsFlags {
     /// `--listen`.
     pub listen: Option<String>,
@@ -370,6 +386,14 @@ pub struct SettingsFlags {
     pub storage_mirror: Option<String>,
     /// `--api-key`.
     pub api_key: Option<String>,
+}
+
+/// Without what may be a secret.
+impl fmt::Debug for SettingsFlags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("SettingsFlags");
+        shown.field("listen", &self.listen).field("data", &self.data).finish_non_exhaustive()
+    }
 }
 
 /// Variables of the environment that belong to other parts of the program.
@@ -409,10 +433,7 @@ impl Settings {
     ) -> Result<Settings, String> {
         let mut table = match config {
             None => toml::Table::new(),
-            Some(path) => std::fs::read_to_string(path)
-                .map_err(|error| format!("cannot read the settings file {}: {error}", path.display()))?
-                .parse()
-                .map_err(|error| format!("the settings file {} is not TOML: {error}", path.display()))?,
+            Some(path) => read_file(path)?,
         };
         let mut origins: BTreeMap<String, Origin> = table.keys().map(|key| (key.clone(), Origin::File)).collect();
         let known = toml::Table::try_from(Settings::every_key()).map_err(|error| error.to_string())?;
@@ -443,6 +464,10 @@ impl Settings {
         set("storage_url", flags.storage);
         set("storage_mirror_url", flags.storage_mirror);
         set("api_key", flags.api_key);
+        // What the decoder would say of these may hold what they are.
+        if let Some(key) = SECRETS.iter().find(|key| table.get(**key).is_some_and(|value| !value.is_str())) {
+            return Err(format!("the settings are wrong: {key} must be a text, in quotes"));
+        }
         let settings: Settings = table.try_into().map_err(|error| format!("the settings are wrong: {error}"))?;
         settings.check()?;
         Ok(Settings { origins, ..settings })
@@ -504,6 +529,17 @@ impl Settings {
     }
 }
 
+/// Reads the settings file. What is wrong is told by its line: the parser would quote it, with a password in it.
+fn read_file(path: &Path) -> Result<toml::Table, String> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| format!("cannot read the settings file {}: {error}", path.display()))?;
+    text.parse().map_err(|error: toml::de::Error| {
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        format!("the settings file {} is not TOML: line {line}: {}", path.display(), error.message())
+    })
+}
+
 /// Reads a variable of the environment as the type its key has.
 fn from_text(name: &str, text: &str, example: &toml::Value) -> Result<toml::Value, String> {
     let wrong = |what: &str| format!("{name} must be {what}, not {text:?}");
@@ -550,6 +586,54 @@ mod tests {
         assert!(load("lease_ttl_ms = 5000", &[], none()).unwrap_err().contains("heartbeat_interval_ms"));
         assert!(load("", &[("BATON_API_KEY", "short")], none()).unwrap_err().contains("16"));
         assert!(load("body_bytes_max = 0", &[], none()).unwrap_err().contains("body_bytes_max"));
+    }
+
+    #[test]
+    fn no_secret_is_echoed() {
+        for url in [
+            "mysql://me:CANARY@h/d",
+            "postgres:/me:CANARY@h/d",
+            "me:CANARY@h/d",
+            "host=h password=CANARY",
+            "sqlite://me:CANARY@h/d",
+            "postgres://me:CANARY@h/d?sslmode=CANARY",
+            "postgres://me:x@CANARY?CANARY=1@h/d",
+        ] {
+            for key in ["database_url", "listen_url"] {
+                let said = load(&format!("{key} = '{url}'"), &[], SettingsFlags::default()).unwrap_err();
+                assert!(said.contains(key) && !said.contains("CANARY"), "{key} {url}: {said}");
+            }
+        }
+        let mysql = load("database_url = 'mysql://me:x@h/d'", &[], SettingsFlags::default()).unwrap_err();
+        assert!(mysql.contains("mysql://") && mysql.contains("postgres://"), "{mysql}");
+        for file in ["a = 1\ndatabase_url = postgres://me:CANARY@h/d", "api_key = 0x_CANARY", "api_key = 'CANARY"] {
+            let said = load(file, &[], SettingsFlags::default()).unwrap_err();
+            assert!(said.contains("line") && !said.contains("CANARY"), "{said}");
+        }
+        let number = load("api_key = 1234567812345678", &[], SettingsFlags::default()).unwrap_err();
+        assert!(number.contains("api_key") && !number.contains("1234567812345678"), "{number}");
+        let text = || Some("CANARY-CANARY-CANARY".to_owned());
+        let settings = Settings {
+            database_url: text(),
+            listen_url: text(),
+            storage_url: text(),
+            storage_mirror_url: text(),
+            api_key: text(),
+            metrics_key: text(),
+            github_token: Some(Secret::from("CANARY".to_owned())),
+            ..Settings::default()
+        };
+        let flags = SettingsFlags { database: text(), storage: text(), api_key: text(), ..SettingsFlags::default() };
+        let shown = format!("{settings:?} {settings:#?} {flags:?}");
+        assert!(!shown.contains("CANARY") && shown.contains("lease_ttl_ms"), "{shown}");
+    }
+
+    #[test]
+    fn paths_are_databases_whatever_is_in_them() {
+        for path in ["/var/lib/a:b@c/baton.db", "./x@y.db", "baton.db", "sqlite:///x/a:b@c.db"] {
+            let settings = load(&format!("database_url = '{path}'"), &[], SettingsFlags::default());
+            assert!(settings.is_ok_and(|settings| settings.sqlite_path().is_some()), "{path}");
+        }
     }
 
     #[test]

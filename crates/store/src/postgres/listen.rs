@@ -13,8 +13,9 @@ use baton_core::pools::{ClaimNo, RunnerId};
 use baton_core::{Millis, RunId, WorkerId};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
-use tokio_postgres::{AsyncMessage, Config, NoTls};
+use tokio_postgres::AsyncMessage;
 
+use super::connect::Target;
 use super::cursor::{Cursor, START};
 use super::home::Home;
 use super::params::params;
@@ -115,7 +116,7 @@ fn parse(payload: &str) -> Option<Vec<Word>> {
 
 /// The listening end.
 pub(super) struct Listener {
-    config: Config,
+    target: Arc<Target>,
     cursor: Arc<Cursor>,
     home: Arc<Home>,
     ear: Mutex<Option<Ear>>,
@@ -133,8 +134,8 @@ impl Drop for Ear {
 }
 
 impl Listener {
-    pub(super) fn new(config: Config, cursor: Arc<Cursor>, home: Arc<Home>) -> Listener {
-        Listener { config, cursor, home, ear: Mutex::new(None) }
+    pub(super) fn new(target: Target, cursor: Arc<Cursor>, home: Arc<Home>) -> Listener {
+        Listener { target: Arc::new(target), cursor, home, ear: Mutex::new(None) }
     }
 
     /// The next hint. The connection is made when somebody first asks.
@@ -143,7 +144,7 @@ impl Listener {
         let ear = ear.get_or_insert_with(|| {
             let (sender, hints) = mpsc::channel(HINTS_MAX);
             let (cursor, home) = (Arc::clone(&self.cursor), Arc::clone(&self.home));
-            let task = tokio::spawn(keep_listening(self.config.clone(), cursor, home, sender));
+            let task = tokio::spawn(keep_listening(Arc::clone(&self.target), cursor, home, sender));
             Ear { hints, task }
         });
         match ear.hints.recv().await {
@@ -161,10 +162,10 @@ impl Listener {
     }
 }
 
-async fn keep_listening(config: Config, cursor: Arc<Cursor>, home: Arc<Home>, sender: mpsc::Sender<Hints>) {
+async fn keep_listening(target: Arc<Target>, cursor: Arc<Cursor>, home: Arc<Home>, sender: mpsc::Sender<Hints>) {
     let mut pause = RECONNECT_FIRST;
     while !sender.is_closed() {
-        match listen_once(&config, &cursor, &home, &sender).await {
+        match listen_once(&target, &cursor, &home, &sender).await {
             Ok(()) => pause = RECONNECT_FIRST,
             Err(error) => tracing::warn!(%error, "cannot listen for other servers; trying again"),
         }
@@ -175,12 +176,12 @@ async fn keep_listening(config: Config, cursor: Arc<Cursor>, home: Arc<Home>, se
 
 /// Listens until the connection ends. Fails when it could not be made.
 async fn listen_once(
-    config: &Config,
+    target: &Target,
     cursor: &Cursor,
     home: &Home,
     sender: &mpsc::Sender<Hints>,
 ) -> Result<(), String> {
-    let (client, mut connection) = config.connect(NoTls).await.map_err(|error| error.to_string())?;
+    let (client, mut connection) = target.connect().await.map_err(|error| error.to_string())?;
     let (told, mut notices) = mpsc::channel(HINTS_MAX);
     let reader = tokio::spawn(async move {
         while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {

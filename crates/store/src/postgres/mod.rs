@@ -3,6 +3,7 @@
 //! The rules are those of `baton-core`; here is only how they are asked for with few round trips. Every statement is a
 //! file in `sql/`, set-based and guarded. A verb is one statement where it can be, otherwise one short transaction.
 
+mod address;
 mod admin;
 mod answered;
 mod at_once;
@@ -10,6 +11,7 @@ mod builds;
 mod claim;
 mod columns;
 mod complete;
+mod connect;
 mod cursor;
 mod deal;
 mod end;
@@ -28,6 +30,7 @@ mod schedules;
 mod settings;
 mod sql;
 mod submit;
+mod tls;
 mod workers;
 mod workflows;
 
@@ -37,14 +40,11 @@ mod tests;
 pub use sql::SQL;
 
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use baton_core::token::Hash;
 use baton_core::{Failure, LeaseEnd, Millis, RunId, WorkerId};
-use tokio_postgres::Config;
-use tokio_postgres::config::TargetSessionAttrs;
 
 use crate::decide::Act;
 use crate::memory::NO_LEASE;
@@ -55,13 +55,15 @@ use crate::{
     Store, StoreError, StoreResult, StoredSetting, Submission, SubmitAnswer, Submitted, Verdict, Woken, Worker,
     WorkerChange, WorkerFilter, WorkerStatus,
 };
+use address::Address;
+use connect::Target;
 use cursor::Cursor;
 use home::Home;
 use listen::Listener;
-use pool::{Database, mind_silence, retried};
+use pool::{Database, retried};
 
 /// How to connect, apart from the URL.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct PostgresOptions {
     /// Most connections at once, the listening one not counted.
     pub max_connections: usize,
@@ -87,6 +89,18 @@ impl Default for PostgresOptions {
     }
 }
 
+/// Without the URL, which may hold a password.
+impl fmt::Debug for PostgresOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresOptions").field("application_name", &self.application_name).finish_non_exhaustive()
+    }
+}
+
+/// The hosts that a database URL names, with their ports and nothing else of it.
+pub fn hosts(url: &str) -> StoreResult<String> {
+    Address::read(url, "baton").map(|address| address.names()).map_err(StoreError::Unusable)
+}
+
 /// A store in PostgreSQL.
 pub struct PostgresStore {
     database: Database,
@@ -96,35 +110,25 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Connects, and brings the schema up to date.
+    /// Connects, and brings the schema up to date. [`StoreError::Unavailable`] where it may be possible in a moment,
+    /// another error where somebody has to change something first.
     pub async fn connect(url: &str, clock: Clock, options: PostgresOptions) -> StoreResult<PostgresStore> {
         let (cursor, home) = (Arc::new(Cursor::new()), Arc::new(Home::new()));
         let listener = match options.listen {
             true => {
-                let config = configure(options.listen_url.as_deref().unwrap_or(url), &options)?;
-                Some(Listener::new(config, Arc::clone(&cursor), Arc::clone(&home)))
+                let target = Target::read(options.listen_url.as_deref().unwrap_or(url), &options.application_name)?;
+                Some(Listener::new(target, Arc::clone(&cursor), Arc::clone(&home)))
             }
             false => None,
         };
-        let config = configure(url, &options)?;
-        let database = Database::new(config, options.max_connections, clock, Arc::clone(&home))?;
+        let target = Target::read(url, &options.application_name)?;
+        let database = Database::new(target, options.max_connections, clock, Arc::clone(&home))?;
         retried!(migrate::migrate(&database))?;
         if options.prepare {
             database.prepare_from_now_on();
         }
         Ok(PostgresStore { database, cursor, listener, home })
     }
-}
-
-fn configure(url: &str, options: &PostgresOptions) -> StoreResult<Config> {
-    // The parser's words may hold parts of the URL, and with them a password.
-    let mut config = Config::from_str(url)
-        .map_err(|_| StoreError::Internal("the database URL is not one that PostgreSQL understands".into()))?;
-    config.application_name(&options.application_name);
-    // Of several hosts the one that can be written to, whichever of them that is now.
-    config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-    mind_silence(&mut config);
-    Ok(config)
 }
 
 impl fmt::Debug for PostgresStore {

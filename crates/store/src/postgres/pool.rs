@@ -11,22 +11,27 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use baton_core::Millis;
-use deadpool_postgres::{
-    Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, Timeouts,
-};
+use deadpool::Runtime;
+use deadpool::managed::{self, HookError, Timeouts};
 use futures_util::future::join;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Config, NoTls, Row};
+use tokio_postgres::{Config, Row};
 
+use super::connect::{ConnectError, Manager, Target};
 use super::home::Home;
 use super::params::Param;
 use crate::{Clock, StoreError, StoreResult};
 
+type Pool = managed::Pool<Manager>;
+type PoolError = managed::PoolError<ConnectError>;
+type Hook = managed::Hook<Manager>;
+type Object = managed::Object<Manager>;
+
 /// How long it may take to reach one host.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a new connection may take, whichever of the URL's hosts it is to.
-const CREATE_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const CREATE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection may be without a sign of the other side before it is given up: what was
 /// sent is not acknowledged, or the kernel's probes are not. A database that is slow acknowledges.
 const SILENCE_MAX: Duration = Duration::from_millis(2_000);
@@ -99,13 +104,8 @@ impl From<tokio_postgres::Error> for Trouble {
 impl From<PoolError> for Trouble {
     fn from(error: PoolError) -> Trouble {
         match error {
-            PoolError::Backend(error) => match Trouble::from(error) {
-                // Whatever keeps a connection from being made, the store cannot be reached.
-                Trouble::Store(StoreError::Internal(text)) | Trouble::Lost(text) => {
-                    Trouble::Store(StoreError::Unavailable(text))
-                }
-                other => other,
-            },
+            PoolError::Backend(error) => Trouble::Store(error.into()),
+            PoolError::PostCreateHook(error) => Trouble::Store(StoreError::Unavailable(error.to_string())),
             other => Trouble::Store(StoreError::Unavailable(other.to_string())),
         }
     }
@@ -137,7 +137,7 @@ fn is_input_output(error: &tokio_postgres::Error) -> bool {
     false
 }
 
-fn describe(error: &tokio_postgres::Error) -> String {
+pub(super) fn describe(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
         Some(inner) => format!("{} ({})", inner.message(), inner.code().code()),
         None => match std::error::Error::source(error) {
@@ -176,10 +176,9 @@ pub(super) struct Database {
 }
 
 impl Database {
-    pub(super) fn new(config: Config, max_connections: usize, clock: Clock, home: Arc<Home>) -> StoreResult<Database> {
-        let manager = Manager::from_config(config, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+    pub(super) fn new(target: Target, max_connections: usize, clock: Clock, home: Arc<Home>) -> StoreResult<Database> {
         let prepares = Arc::new(AtomicBool::new(false));
-        let pool = Pool::builder(manager)
+        let pool = Pool::builder(Manager(target))
             .max_size(max_connections.max(1))
             .post_create(prepare_often(prepares.clone(), home.clone()))
             .runtime(Runtime::Tokio1)
@@ -342,9 +341,12 @@ fn prepare_often(prepares: Arc<AtomicBool>, home: Arc<Home>) -> Hook {
             let (silence, probe) = (SILENCE_MAX.as_millis().to_string(), PROBE_EVERY.as_secs().to_string());
             // Typed, so that nothing is prepared: behind a pooler the next message may go elsewhere.
             let params: [(&(dyn ToSql + Sync), Type); 2] = [(&silence, Type::TEXT), (&probe, Type::TEXT)];
-            client.query_typed(super::sql::MIND_SILENCE, &params).await.map_err(HookError::Backend)?;
+            client
+                .query_typed(super::sql::MIND_SILENCE, &params)
+                .await
+                .map_err(|error| HookError::Backend(error.into()))?;
             for sql in super::sql::OFTEN.iter().filter(|_| prepares) {
-                client.prepare_cached(sql).await.map_err(HookError::Backend)?;
+                client.prepare_cached(sql).await.map_err(|error| HookError::Backend(error.into()))?;
             }
             Ok(())
         })
