@@ -221,7 +221,7 @@ async fn a_certificate_that_has_signed_itself_can_be_trusted_by_name() {
             (at(NAME, &rooted("verify-full", &own)), Tls),
             (at("other.test", &rooted("verify-ca", &own)), Tls),
             (at("other.test", &rooted("verify-full", &own)), Refused(&["is for db.test"])),
-            (at(NAME, &rooted("verify-full", &another)), Refused(&["certificate"])),
+            (at(NAME, &rooted("verify-full", &another)), Refused(&["has signed itself", "sslrootcert=FILE"])),
         ],
     )
     .await;

@@ -155,6 +155,11 @@ impl Target {
             rustls::Error::InvalidCertificate(
                 CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
             ) => "its certificate is not valid yet: look whether this machine's clock is right".into(),
+            // As `openssl req -x509` makes them.
+            rustls::Error::InvalidCertificate(_) if error.to_string().contains("CaUsedAsEndEntity") => {
+                "its certificate has signed itself, and is not trusted here: give sslrootcert=FILE with a copy of it"
+                    .into()
+            }
             rustls::Error::InvalidCertificate(_) => format!(
                 "its certificate is refused ({error}): have one made that a CA has signed, and give sslrootcert=FILE \
                  with that CA"
