@@ -229,7 +229,10 @@ impl Client {
     ) -> Result<T, ClientError> {
         let limit = if wait.is_zero() { self.timeout } else { wait + WAIT_MARGIN };
         let refused = |status| match grpc::refused(status) {
-            ClientError::Unreachable(why) => ClientError::Unreachable(format!("{}: {why}", self.base)),
+            ClientError::Unreachable(why) => match self.connectors.1.refusal() {
+                Some(why) => ClientError::Untrusted(format!("{}: {why}", self.base)),
+                None => ClientError::Unreachable(format!("{}: {why}", self.base)),
+            },
             ClientError::Untrusted(why) => ClientError::Untrusted(format!("{}: {why}", self.base)),
             other => other,
         };
@@ -281,7 +284,7 @@ impl Client {
 
     /// No answer, and why.
     pub(crate) fn unreachable(&self, error: &(dyn std::error::Error + 'static)) -> ClientError {
-        match tls::refusal(error) {
+        match tls::refusal(error).or_else(|| self.connectors.0.refusal()) {
             Some(why) => ClientError::Untrusted(format!("{}: {why}", self.base)),
             None => ClientError::Unreachable(format!("{}: {}", self.base, reasons(error))),
         }

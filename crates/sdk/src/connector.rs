@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -39,7 +39,12 @@ pub(crate) enum Protocol {
 pub(crate) struct Connector {
     tcp: HttpConnector,
     tls: Option<Arc<ClientConfig>>,
+    refused: Refused,
 }
+
+/// Why the server has turned the last connection away. With TLS 1.3 it does so after the client is
+/// done with the handshake, and what reads the connection may not be what waits for an answer.
+type Refused = Arc<Mutex<Option<String>>>;
 
 impl fmt::Debug for Connector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -59,7 +64,14 @@ impl Connector {
             Protocol::Http2 => b"h2",
         };
         let tls = url.starts_with("https://").then(|| tls.config(name)).transpose()?;
-        Ok(Connector { tcp, tls })
+        Ok(Connector { tcp, tls, refused: Refused::default() })
+    }
+}
+
+impl Connector {
+    /// Why the server has turned the last connection away, if it has. Once.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -73,7 +85,8 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let tls = self.tls.clone();
+        let (tls, refused) = (self.tls.clone(), self.refused.clone());
+        self.refusal();
         let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned();
         let tcp = self.tcp.call(uri);
         Box::pin(async move {
@@ -82,7 +95,7 @@ impl Service<Uri> for Connector {
             let name = ServerName::try_from(host)?;
             let shaking = TlsConnector::from(config).connect(name, tcp);
             match tokio::time::timeout(HANDSHAKE_TIMEOUT, shaking).await {
-                Ok(shaken) => Ok(TokioIo::new(Stream::Tls(Box::new(shaken?)))),
+                Ok(shaken) => Ok(TokioIo::new(Stream::Tls(Box::new(shaken?), refused))),
                 Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the TLS handshake took too long").into()),
             }
         })
@@ -126,7 +139,7 @@ pub enum Stream {
     /// As it comes.
     Plain(TcpStream),
     /// Encrypted.
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<TlsStream<TcpStream>>, Arc<Mutex<Option<String>>>),
 }
 
 impl Stream {
@@ -134,7 +147,7 @@ impl Stream {
     pub fn certificate(&self) -> Option<Vec<u8>> {
         match self {
             Stream::Plain(_) => None,
-            Stream::Tls(tls) => Some(tls.get_ref().1.peer_certificates()?.first()?.to_vec()),
+            Stream::Tls(tls, _) => Some(tls.get_ref().1.peer_certificates()?.first()?.to_vec()),
         }
     }
 }
@@ -143,7 +156,7 @@ impl Connection for Stream {
     fn connected(&self) -> Connected {
         match self {
             Stream::Plain(tcp) => tcp.connected(),
-            Stream::Tls(tls) => tls.get_ref().0.connected(),
+            Stream::Tls(tls, _) => tls.get_ref().0.connected(),
         }
     }
 }
@@ -152,7 +165,15 @@ impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Stream::Plain(tcp) => Pin::new(tcp).poll_read(cx, buffer),
-            Stream::Tls(tls) => Pin::new(tls).poll_read(cx, buffer),
+            Stream::Tls(tls, refused) => {
+                let outcome = Pin::new(tls).poll_read(cx, buffer);
+                if let Poll::Ready(Err(error)) = &outcome
+                    && let Some(why) = crate::tls::refusal(error)
+                {
+                    *refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+                }
+                outcome
+            }
         }
     }
 }
@@ -161,7 +182,7 @@ impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Stream::Plain(tcp) => Pin::new(tcp).poll_write(cx, bytes),
-            Stream::Tls(tls) => Pin::new(tls).poll_write(cx, bytes),
+            Stream::Tls(tls, _) => Pin::new(tls).poll_write(cx, bytes),
         }
     }
 
@@ -172,28 +193,28 @@ impl AsyncWrite for Stream {
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Stream::Plain(tcp) => Pin::new(tcp).poll_write_vectored(cx, slices),
-            Stream::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, slices),
+            Stream::Tls(tls, _) => Pin::new(tls).poll_write_vectored(cx, slices),
         }
     }
 
     fn is_write_vectored(&self) -> bool {
         match self {
             Stream::Plain(tcp) => tcp.is_write_vectored(),
-            Stream::Tls(tls) => tls.is_write_vectored(),
+            Stream::Tls(tls, _) => tls.is_write_vectored(),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Stream::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
-            Stream::Tls(tls) => Pin::new(tls).poll_flush(cx),
+            Stream::Tls(tls, _) => Pin::new(tls).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Stream::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
-            Stream::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+            Stream::Tls(tls, _) => Pin::new(tls).poll_shutdown(cx),
         }
     }
 }

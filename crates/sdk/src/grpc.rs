@@ -90,7 +90,7 @@ pub(crate) fn refused(status: Status) -> ClientError {
 
 /// Whether a server that speaks TLS was spoken to without: it says so in HTTP/2.
 fn is_insecure(status: &Status) -> bool {
-    status.code() == Code::PermissionDenied && std::error::Error::source(status).is_some()
+    std::error::Error::source(status).is_some() && text(status).contains("use https://")
 }
 
 fn text(status: &Status) -> String {

@@ -3,10 +3,12 @@
 //! * [`Postgres`] and [`database`]: a throw-away PostgreSQL, and fresh databases on it; [`PgBouncer`] before one.
 //! * [`Process`] and [`Baton`]: programs that are killed, stopped and started again on purpose.
 //! * [`Proxy`]: a network that loses answers.
+//! * [`Authority`]: certificates, good ones and others.
 //! * [`GitHub`]: as much of GitHub's API as runners need.
 //!
 //! Nothing started here outlives the test process, however that one ends.
 
+mod authority;
 mod baton;
 mod databases;
 mod github;
@@ -18,6 +20,7 @@ mod proxy;
 mod s3;
 mod watchdog;
 
+pub use authority::{Authority, Issued};
 pub use baton::Baton;
 pub use databases::{Database, POSTGRES_VARIABLE, database};
 pub use github::{GITHUB_TOKEN, GitHub, GitHubFault, GitHubRunner};
