@@ -76,7 +76,13 @@ impl Tls {
 
     /// Also believes servers that the authorities in this file (PEM) vouch for.
     pub fn ca_file(mut self, path: impl AsRef<Path>) -> Result<Tls, ClientError> {
-        self.authorities.extend(certificates(path.as_ref())?);
+        let (path, mut roots) = (path.as_ref(), RootCertStore::empty());
+        for authority in certificates(path)? {
+            let wrong =
+                |error| ClientError::Invalid(format!("{}: it is no authority's certificate: {error}", path.display()));
+            roots.add(authority.clone()).map_err(wrong)?;
+            self.authorities.push(authority);
+        }
         Ok(self)
     }
 
@@ -122,7 +128,7 @@ impl Tls {
             .with_safe_default_protocol_versions()
             .map_err(wrong)?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(self.verifier(provider)?));
+            .with_custom_certificate_verifier(Arc::new(self.verifier(provider)));
         let mut config = match &self.identity {
             None => builder.with_no_client_auth(),
             Some((chain, key)) => builder.with_client_auth_cert(chain.clone(), key.clone_key()).map_err(|error| {
@@ -133,27 +139,14 @@ impl Tls {
         Ok(Arc::new(config))
     }
 
-    fn verifier(&self, provider: Arc<CryptoProvider>) -> Result<Verifier, ClientError> {
-        let authorities = match self.pins.is_empty() {
-            false => None,
-            true => {
-                let mut roots = RootCertStore { roots: system_roots().to_vec() };
-                let (_, refused) = roots.add_parsable_certificates(self.authorities.iter().cloned());
-                if refused > 0 {
-                    return Err(ClientError::Invalid(
-                        "the file of --ca (BATON_CA) has a certificate that is no authority's".into(),
-                    ));
-                }
-                // Without any nobody is believed, and nothing can be built.
-                match roots.is_empty() {
-                    true => None,
-                    false => {
-                        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build().ok()
-                    }
-                }
-            }
-        };
-        Ok(Verifier { authorities, pins: self.pins.clone(), pin_file: self.pin_file.clone(), provider })
+    fn verifier(&self, provider: Arc<CryptoProvider>) -> Verifier {
+        Verifier {
+            own: self.authorities.clone(),
+            authorities: OnceLock::new(),
+            pins: self.pins.clone(),
+            pin_file: self.pin_file.clone(),
+            provider,
+        }
     }
 }
 
@@ -205,7 +198,10 @@ fn fingerprint(certificate: &CertificateDer<'_>) -> String {
 /// Decides whom to believe.
 #[derive(Debug)]
 struct Verifier {
-    authorities: Option<Arc<WebPkiServerVerifier>>,
+    own: Vec<CertificateDer<'static>>,
+    /// Those of the system and our own. Made when they are needed: where a fingerprint is enough,
+    /// hundreds of certificates need not be read. None where there is nobody at all.
+    authorities: OnceLock<Option<Arc<WebPkiServerVerifier>>>,
     /// If there are any, nothing else counts.
     pins: Vec<String>,
     pin_file: Option<PathBuf>,
@@ -213,6 +209,15 @@ struct Verifier {
 }
 
 impl Verifier {
+    fn authorities(&self) -> Option<&Arc<WebPkiServerVerifier>> {
+        let made = self.authorities.get_or_init(|| {
+            let mut roots = RootCertStore { roots: system_roots().to_vec() };
+            roots.add_parsable_certificates(self.own.iter().cloned());
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), self.provider.clone()).build().ok()
+        });
+        made.as_ref()
+    }
+
     fn is_left(&self, found: &str) -> bool {
         let text = self.pin_file.as_ref().and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
         text.len() <= PIN_FILE_BYTES_MAX && text.lines().filter_map(read_pin).any(|pin| pin == found)
@@ -241,7 +246,7 @@ impl ServerCertVerifier for Verifier {
             )));
         }
         let nobody = Err(Error::InvalidCertificate(CertificateError::UnknownIssuer));
-        let verified = self.authorities.as_ref().map_or(nobody, |authorities| {
+        let verified = self.authorities().map_or(nobody, |authorities| {
             authorities.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
         });
         verified.map_err(|error| match error {

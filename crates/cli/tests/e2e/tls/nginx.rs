@@ -34,12 +34,13 @@ impl Nginx {
                access_log off; client_body_temp_path {place}/body; proxy_temp_path {place}/proxy;
                fastcgi_temp_path {place}/f; uwsgi_temp_path {place}/u; scgi_temp_path {place}/s;
                upstream baton {{ server {inside}; keepalive 16; }}
+               upstream baton_grpc {{ server {inside}; keepalive 16; }}
                server {{
                  listen 127.0.0.1:{port} ssl http2;
                  ssl_certificate {}; ssl_certificate_key {};
                  client_max_body_size 0;
                  proxy_read_timeout 120s; grpc_read_timeout 120s; grpc_send_timeout 120s; client_body_timeout 120s;
-                 location /baton.v1. {{ grpc_pass grpc://baton; }}
+                 location /baton.v1. {{ grpc_pass grpc://baton_grpc; }}
                  location / {{
                    proxy_pass http://baton; proxy_http_version 1.1; proxy_set_header Connection \"\";
                    proxy_set_header X-Forwarded-For $remote_addr; proxy_buffering off; proxy_request_buffering off;
