@@ -8,6 +8,7 @@ use clap::Args;
 
 use crate::commands::patience::until_answered;
 use crate::exit::Exit;
+use crate::tls::TlsArgs;
 
 /// Options of every command.
 #[derive(Args)]
@@ -22,6 +23,8 @@ pub struct Connection {
     /// Data directory of the server; the user's data directory unless given.
     #[arg(long, global = true, env = "BATON_DATA", value_name = "DIR")]
     pub data: Option<PathBuf>,
+    #[command(flatten)]
+    pub tls: TlsArgs,
 }
 
 /// Where a server listens unless told otherwise.
@@ -36,13 +39,31 @@ fn reachable(address: SocketAddr) -> String {
     }
 }
 
+/// The address in the file that a server leaves: `127.0.0.1:7400`, or `https://127.0.0.1:7400`.
+pub fn url_left(text: &str) -> Option<String> {
+    let (scheme, address) = text.trim().split_once("://").unwrap_or(("http", text.trim()));
+    address.parse().ok().map(|address| format!("{scheme}://{}", reachable(address)))
+}
+
 impl Connection {
     /// A client of the server.
     pub fn client(&self) -> Result<Client, Exit> {
         if self.url.is_none() && self.api_key.is_none() && self.left_url().is_none() {
             return Err(Exit::unreachable(self.nobody_runs()));
         }
-        Ok(Client::new(&self.find_url(), &self.find_api_key()?.unwrap_or_default())?)
+        self.client_with(&self.find_api_key()?.unwrap_or_default())
+    }
+
+    /// A client of the server with this key, whether or not there is one.
+    pub fn client_with(&self, api_key: &str) -> Result<Client, Exit> {
+        Ok(Client::new_with_tls(&self.find_url(), api_key, &self.tls_options()?)?)
+    }
+
+    /// Which servers are believed. The one on this machine is, whatever its certificate says: who
+    /// can write into its data directory has its key as well.
+    pub fn tls_options(&self) -> Result<baton::Tls, Exit> {
+        let is_own = self.left_url().as_deref() == Some(self.find_url().trim_end_matches('/'));
+        self.tls.options(is_own.then(|| self.data_directory().join(baton_server::tls::PIN_FILE)))
     }
 
     /// As [`Connection::client`], for what must not be lost while a server restarts: one that has
@@ -79,7 +100,7 @@ impl Connection {
     /// The address that a server on this machine left. It takes it away when it stops.
     fn left_url(&self) -> Option<String> {
         let left = std::fs::read_to_string(self.data_directory().join(baton_server::ADDRESS_FILE)).ok()?;
-        left.trim().parse().ok().map(|address| format!("http://{}", reachable(address)))
+        url_left(&left)
     }
 
     /// Where a server on this machine leaves its first key.
@@ -113,7 +134,7 @@ mod tests {
 
     fn connection(directory: &tempfile::TempDir, url: Option<&str>, key: Option<&str>) -> Connection {
         let (url, api_key) = (url.map(str::to_owned), key.map(str::to_owned));
-        Connection { url, api_key, data: Some(directory.path().to_owned()) }
+        Connection { url, api_key, data: Some(directory.path().to_owned()), tls: TlsArgs::default() }
     }
 
     #[test]
@@ -123,6 +144,8 @@ mod tests {
         assert_eq!(url(None), "http://127.0.0.1:7400");
         std::fs::write(directory.path().join(baton_server::ADDRESS_FILE), "0.0.0.0:81").unwrap();
         assert_eq!(url(None), "http://127.0.0.1:81");
+        std::fs::write(directory.path().join(baton_server::ADDRESS_FILE), "https://[::]:81\n").unwrap();
+        assert_eq!(url(None), "https://[::1]:81");
         assert_eq!(url(Some("http://there:1")), "http://there:1");
     }
 

@@ -58,6 +58,7 @@ impl From<ClientError> for Exit {
             ClientError::Unreachable(_) => {
                 Exit::unreachable(format!("{error}\nIs it running? `baton serve` starts one; --url says where it is."))
             }
+            ClientError::Untrusted(_) => Exit::unreachable(error.to_string()),
             ClientError::Decode(_) => Exit::unreachable(error.to_string()),
             ClientError::Refused { status: 404, message, .. } => Exit { code: 3, message },
             ClientError::Refused { status: 401 | 403, message, .. } => Exit {
@@ -90,6 +91,7 @@ mod tests {
         assert_eq!((refused(404), refused(409), refused(401), refused(503)), (3, 4, 4, 4));
         assert_eq!(Exit::from(ClientError::Unreachable("x".into())).code, 5);
         assert_eq!(Exit::from(ClientError::Decode("x".into())).code, 5);
+        assert_eq!(Exit::from(ClientError::Untrusted("x".into())).code, 5);
         assert_eq!(Exit::from(ClientError::Invalid("x".into())).code, 2);
     }
 }

@@ -13,6 +13,7 @@ mod os;
 mod output;
 mod own;
 mod signals;
+mod tls;
 
 use std::process::ExitCode;
 

@@ -13,20 +13,19 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper_util::client::legacy;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tonic::transport::Channel;
 
 use crate::connect::Connect;
-use crate::{ClientError, grpc};
+use crate::connector::{Connector, Protocol};
+use crate::{ClientError, Tls, grpc, tls};
 
 /// How long a call may take, unless it waits for something on purpose.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// What a call that waits on the server may take on top of the wait.
 const WAIT_MARGIN: Duration = Duration::from_secs(10);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Shorter than the server's own idle timeout, so that this side closes first and no request meets a closed connection.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How much of an answer that is not ours is shown to people.
@@ -38,7 +37,9 @@ pub(crate) type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 /// A client of one Baton server: workflows over gRPC, everything else over HTTP. Clones share the connections.
 #[derive(Clone)]
 pub struct Client {
-    http: legacy::Client<HttpConnector, Body>,
+    http: legacy::Client<Connector, Body>,
+    /// Opens connections for HTTP, and for gRPC.
+    connectors: (Connector, Connector),
     /// Connected with the first call that needs it.
     channel: Arc<OnceLock<Channel>>,
     base: Arc<str>,
@@ -111,21 +112,24 @@ impl Call {
 }
 
 impl Client {
-    /// A client of the server at `url` (`http://host:port`), with this API key. An empty key is not sent.
+    /// A client of the server at `url` (`http://host:port` or `https://host:port`), with this API key. An empty key is not sent.
     ///
     /// Nothing is sent yet; [`Client::healthz`] says whether the server is there.
     pub fn new(url: &str, api_key: &str) -> Result<Client, ClientError> {
+        Client::new_with_tls(url, api_key, &Tls::new())
+    }
+
+    /// As [`Client::new`], and with a say in which servers are believed over `https://`.
+    pub fn new_with_tls(url: &str, api_key: &str, tls: &Tls) -> Result<Client, ClientError> {
         let base = url.trim_end_matches('/');
         let wrong = |why: &str| ClientError::Invalid(format!("{url:?} is not a server's address: {why}"));
         let uri: Uri = base.parse().map_err(|_| wrong("it must be like http://127.0.0.1:7400"))?;
         match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => {
-                return Err(wrong(
-                    "Baton's clients speak http only; over a network, go through a tunnel (ssh -L) or a VPN",
-                ));
-            }
-            Some(_) | None => return Err(wrong("it must begin with http://")),
+            Some("http" | "https") => {}
+            Some(_) | None => return Err(wrong("it must begin with http:// or https://")),
+        }
+        if uri.host().is_none_or(str::is_empty) {
+            return Err(wrong("it names no host"));
         }
         if uri.query().is_some() {
             return Err(wrong("it must not have a query"));
@@ -140,8 +144,11 @@ impl Client {
             }
         };
         let namespace = baton_proto::NAMESPACE_DEFAULT.into();
+        let connector = |protocol| Connector::new(&base.to_ascii_lowercase(), protocol, tls);
+        let connectors = (connector(Protocol::Http1)?, connector(Protocol::Http2)?);
         Ok(Client {
-            http: connections(),
+            http: connections(connectors.0.clone()),
+            connectors,
             channel: Arc::default(),
             base: base.into(),
             api_key,
@@ -150,7 +157,7 @@ impl Client {
         })
     }
 
-    /// A client of the server at `url` (`http://host:port`), which is asked whether it is there and knows the key: what the environment variable
+    /// A client of the server at `url` (`http://host:port` or `https://host:port`), which is asked whether it is there and knows the key: what the environment variable
     /// `BATON_API_KEY` says unless [given](Connect::api_key).
     ///
     /// ```no_run
@@ -179,7 +186,7 @@ impl Client {
     /// opened it, and stands still with it: whoever calls from several runtimes and must not wait
     /// for the others has a client for each.
     pub fn with_own_connections(mut self) -> Client {
-        self.http = connections();
+        self.http = connections(self.connectors.0.clone());
         self.channel = Arc::default();
         self
     }
@@ -198,12 +205,17 @@ impl Client {
         grpc::Key::new(self.api_key.as_ref())
     }
 
+    /// Opens connections for gRPC.
+    pub(crate) fn grpc_connector(&self) -> Connector {
+        self.connectors.1.clone()
+    }
+
     pub(crate) fn workflows_service(&self) -> Result<grpc::Workflows, ClientError> {
         let channel = match self.channel.get() {
             Some(channel) => channel,
             None => {
                 let endpoint = grpc::endpoint(&self.base)?;
-                self.channel.get_or_init(|| endpoint.connect_lazy())
+                self.channel.get_or_init(|| endpoint.connect_with_connector_lazy(self.grpc_connector()))
             }
         };
         Ok(grpc::workflows(channel.clone(), self.key()))
@@ -217,7 +229,11 @@ impl Client {
     ) -> Result<T, ClientError> {
         let limit = if wait.is_zero() { self.timeout } else { wait + WAIT_MARGIN };
         let refused = |status| match grpc::refused(status) {
-            ClientError::Unreachable(why) => ClientError::Unreachable(format!("{}: {why}", self.base)),
+            ClientError::Unreachable(why) => match self.connectors.1.refusal() {
+                Some(why) => ClientError::Untrusted(format!("{}: {why}", self.base)),
+                None => ClientError::Unreachable(format!("{}: {why}", self.base)),
+            },
+            ClientError::Untrusted(why) => ClientError::Untrusted(format!("{}: {why}", self.base)),
             other => other,
         };
         within(limit, async { call.await.map(tonic::Response::into_inner).map_err(refused) }).await
@@ -267,8 +283,11 @@ impl Client {
     }
 
     /// No answer, and why.
-    pub(crate) fn unreachable(&self, error: &dyn std::error::Error) -> ClientError {
-        ClientError::Unreachable(format!("{}: {}", self.base, reasons(error)))
+    pub(crate) fn unreachable(&self, error: &(dyn std::error::Error + 'static)) -> ClientError {
+        match tls::refusal(error).or_else(|| self.connectors.0.refusal()) {
+            Some(why) => ClientError::Untrusted(format!("{}: {why}", self.base)),
+            None => ClientError::Unreachable(format!("{}: {}", self.base, reasons(error))),
+        }
     }
 
     fn request(&self, call: Call) -> Result<Request<Body>, ClientError> {
@@ -292,10 +311,7 @@ impl Client {
     }
 }
 
-fn connections() -> legacy::Client<HttpConnector, Body> {
-    let mut connector = HttpConnector::new();
-    connector.set_nodelay(true);
-    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+fn connections(connector: Connector) -> legacy::Client<Connector, Body> {
     legacy::Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE_TIMEOUT)
@@ -345,10 +361,11 @@ mod tests {
 
     #[test]
     fn an_address_that_cannot_work_is_refused_at_once() {
-        for url in ["", "127.0.0.1:7400", "https://baton.example", "ftp://x", "http://x/?a=b"] {
+        for url in ["", "127.0.0.1:7400", "https://", "https:///x", "ftp://x", "http://x/?a=b"] {
             assert!(matches!(Client::new(url, ""), Err(ClientError::Invalid(_))), "{url}");
         }
         assert_eq!(Client::new("http://baton.example:7400/", "bk_x").unwrap().url(), "http://baton.example:7400");
+        assert_eq!(Client::new("https://baton.example/", "").unwrap().url(), "https://baton.example");
         assert!(matches!(Client::new("http://x", "bk_\n1"), Err(ClientError::Invalid(_))));
     }
 

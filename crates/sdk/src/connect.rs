@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use baton_proto::v1::HealthCheckRequest;
 
-use crate::{Client, ClientError};
+use crate::{Client, ClientError, Tls};
 
 /// A client in the making; awaiting it connects.
 #[must_use = "nothing is connected unless this is awaited"]
@@ -16,6 +16,7 @@ pub struct Connect {
     url: String,
     api_key: Option<String>,
     namespace: Option<String>,
+    tls: Option<Tls>,
 }
 
 impl fmt::Debug for Connect {
@@ -26,12 +27,18 @@ impl fmt::Debug for Connect {
 
 impl Connect {
     pub(crate) fn new(url: String) -> Connect {
-        Connect { url, api_key: None, namespace: None }
+        Connect { url, api_key: None, namespace: None, tls: None }
     }
 
     /// The API key. An empty one is not sent.
     pub fn api_key(mut self, key: impl Into<String>) -> Connect {
         self.api_key = Some(key.into());
+        self
+    }
+
+    /// Which servers are believed over `https://`; what the [environment](Tls::from_environment) says unless given.
+    pub fn tls(mut self, tls: Tls) -> Connect {
+        self.tls = Some(tls);
         self
     }
 
@@ -49,7 +56,8 @@ impl IntoFuture for Connect {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let key = self.api_key.or_else(|| std::env::var("BATON_API_KEY").ok()).unwrap_or_default();
-            let mut client = Client::new(&self.url, &key)?;
+            let tls = self.tls.map_or_else(Tls::from_environment, Ok)?;
+            let mut client = Client::new_with_tls(&self.url, &key, &tls)?;
             if let Some(namespace) = self.namespace {
                 client = client.with_namespace(namespace);
             }

@@ -9,6 +9,10 @@ pub enum ClientError {
     /// claim number or lease.
     #[error("cannot reach the server: {0}")]
     Unreachable(String),
+    /// What answered is not believed to be the server, or does not believe this client (TLS).
+    /// Trying again changes nothing.
+    #[error("no secure connection to the server at {0}")]
+    Untrusted(String),
     /// The server answered, and it refused.
     #[error("{message}")]
     Refused {
@@ -35,7 +39,7 @@ impl ClientError {
         match self {
             ClientError::Unreachable(_) => true,
             ClientError::Refused { status, .. } => matches!(*status, 408 | 429 | 500..),
-            ClientError::Decode(_) | ClientError::Invalid(_) => false,
+            ClientError::Decode(_) | ClientError::Invalid(_) | ClientError::Untrusted(_) => false,
         }
     }
 
@@ -43,7 +47,10 @@ impl ClientError {
     pub fn code(&self) -> Option<&str> {
         match self {
             ClientError::Refused { code, .. } => Some(code),
-            ClientError::Unreachable(_) | ClientError::Decode(_) | ClientError::Invalid(_) => None,
+            ClientError::Unreachable(_)
+            | ClientError::Untrusted(_)
+            | ClientError::Decode(_)
+            | ClientError::Invalid(_) => None,
         }
     }
 }

@@ -11,7 +11,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 use tonic_types::StatusExt;
 
-use crate::ClientError;
+use crate::{ClientError, tls};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A connection that does not answer for so long is dead.
@@ -63,6 +63,12 @@ pub(crate) fn workflows(channel: Channel, key: Key) -> Workflows {
 
 /// A refusal in the words of the HTTP API, so that there is one kind of error for both.
 pub(crate) fn refused(status: Status) -> ClientError {
+    if let Some(why) = std::error::Error::source(&status).and_then(tls::refusal) {
+        return ClientError::Untrusted(why);
+    }
+    if is_insecure(&status) {
+        return ClientError::Untrusted("what answers there speaks TLS: use https:// in the address".into());
+    }
     let details = status.get_error_details();
     let reason =
         details.error_info().filter(|info| info.domain == "baton").map(|info| info.reason.to_ascii_lowercase());
@@ -80,6 +86,11 @@ pub(crate) fn refused(status: Status) -> ClientError {
         message: text(&status),
         retry_after: details.retry_info().and_then(|info| info.retry_delay),
     }
+}
+
+/// Whether a server that speaks TLS was spoken to without: it says so in HTTP/2.
+fn is_insecure(status: &Status) -> bool {
+    std::error::Error::source(status).is_some() && text(status).contains("use https://")
 }
 
 fn text(status: &Status) -> String {

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use baton_core::rate::{self, Bucket};
 use http::HeaderMap;
+use tokio::sync::Semaphore;
 
 use crate::connection::Activity;
 use crate::{Error, Settings};
@@ -52,6 +53,8 @@ pub(crate) struct Address {
     unauthenticated: Mutex<Bucket>,
     offences: Mutex<Bucket>,
     replacements: Mutex<Bucket>,
+    /// TLS handshakes that compute at once.
+    pub(crate) handshakes: Semaphore,
     begun: Instant,
 }
 
@@ -63,6 +66,7 @@ impl Address {
             unauthenticated: Mutex::new(Bucket { tokens: unauthenticated, at }),
             offences: Mutex::new(Bucket { tokens: OFFENCES, at }),
             replacements: Mutex::new(Bucket { tokens: REPLACEMENTS, at }),
+            handshakes: Semaphore::new(1),
             begun,
         }
     }

@@ -1,7 +1,7 @@
 //! The server's parts, put together. Store, settings and randomness come from outside.
 
 use std::ops::Deref;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use baton_core::{RunId, WorkerId};
@@ -33,6 +33,7 @@ use crate::proxies::Proxies;
 use crate::runner_pools::RunnerPools;
 use crate::settings::LiveSettings;
 use crate::store_time::StoreTime;
+use crate::tls::Tls;
 use crate::watch::Watchers;
 use crate::workers::Workers;
 use crate::{Error, Settings, service};
@@ -85,6 +86,8 @@ pub struct Parts {
     pub disks: Disks,
     /// Who is believed when it says whom it speaks for.
     pub proxies: Proxies,
+    /// How connections are encrypted, if they are.
+    pub tls: OnceLock<Arc<Tls>>,
     pub storage: Storage,
     pub seal: Seal,
     pub cache: Cache,
@@ -202,6 +205,7 @@ impl App {
             answers: Answers::new(&settings),
             disks: Disks::new(&settings),
             proxies: Proxies::parse(&settings.trusted_proxies).unwrap_or_default(),
+            tls: OnceLock::new(),
             seal: Seal::new(&secret, entropy.clone()),
             cache: Cache::new(storage.clone(), settings.cache_bytes_max, &entropy),
             uploads: Uploads::new(storage.clone(), upload_limits(&settings), entropy.clone()),
@@ -236,6 +240,11 @@ impl App {
             secret,
             news,
         })))
+    }
+
+    /// Has connections encrypted. To be called before [`crate::serve`].
+    pub fn use_tls(&self, tls: Arc<Tls>) {
+        let _ = self.tls.set(tls);
     }
 
     /// Takes over settings that were changed, here or by another server.

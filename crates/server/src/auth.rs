@@ -8,14 +8,16 @@ use std::time::{Duration, Instant};
 
 use baton_core::rate::{self, Bucket};
 use baton_core::token::{self, Hash};
-use baton_proto::NAMESPACE_DEFAULT;
+use baton_proto::{API_KEY_HEADER, NAMESPACE_DEFAULT};
 use baton_store::{AuditEntry, Key, Scope, Store};
+use http::{HeaderMap, HeaderValue};
 use tokio::sync::Semaphore;
 
 use crate::addresses::network;
 use crate::answers::Answer;
 use crate::audit::Audit;
 use crate::settings::LiveSettings;
+use crate::tls::Holder;
 use crate::{Error, Settings};
 
 /// How long a key is believed without asking the store: a revocation on another server takes this long to arrive.
@@ -32,6 +34,9 @@ const SUSPECTS_MAX: usize = 2;
 const SUSPECT_WAIT: Duration = Duration::from_secs(5);
 /// The id of the key given in the settings.
 pub const SETTINGS_KEY_ID: &str = "settings";
+
+/// Credentials that say by themselves who is calling. A client certificate is for those without.
+const OF_THEIR_OWN: [&str; 3] = ["x-worker-token", "x-build-token", "x-vm-token"];
 
 /// Stands where the id of an API key would. No key has it: theirs are made of letters and digits
 /// that are drawn.
@@ -160,6 +165,9 @@ pub struct Keys {
     seen: Mutex<HashMap<Hash, Remembered>>,
     refusals: Mutex<HashMap<IpAddr, Bucket>>,
     suspects: Semaphore,
+    /// Begins the credential of a request whose client has shown a certificate. Nobody outside of
+    /// this process knows it.
+    certified: String,
 }
 
 impl Keys {
@@ -174,7 +182,28 @@ impl Keys {
             seen: Mutex::default(),
             refusals: Mutex::default(),
             suspects: Semaphore::new(SUSPECTS_MAX),
+            certified: certified(),
         }
+    }
+
+    /// Lets a client certificate stand for the key of a request that brings no credential, wherever
+    /// that is looked for.
+    pub(crate) fn stand_in(&self, holder: &Holder, headers: &mut HeaderMap) {
+        let brings_its_own =
+            crate::http::credential(headers).is_some() || OF_THEIR_OWN.iter().any(|name| headers.contains_key(*name));
+        if brings_its_own || !holder.is_good() {
+            return;
+        }
+        if let Ok(mut value) = HeaderValue::try_from(format!("{}{}", self.certified, holder.key_id)) {
+            value.set_sensitive(true);
+            headers.insert(API_KEY_HEADER, value);
+        }
+    }
+
+    /// The id of the key that a certificate stands for, if the credential is of that kind.
+    fn certified_id<'a>(&self, credential: &'a str) -> Option<&'a str> {
+        let (begins, id) = credential.split_at_checked(self.certified.len())?;
+        token::same(&token::hash(begins), &token::hash(&self.certified)).then_some(id)
     }
 
     /// Who the credential belongs to. `from` is where the call comes from.
@@ -198,8 +227,19 @@ impl Keys {
             },
             false => None,
         };
-        if let Some(caller) = self.look_up(&hash).await? {
+        let found = match self.certified_id(credential) {
+            Some(id) => self.look_up_id(id).await?,
+            None => self.look_up(&hash).await?,
+        };
+        if let Some(caller) = found {
             return self.remember(hash, caller);
+        }
+        if let Some(id) = self.certified_id(credential) {
+            let why = format!(
+                "the client certificate stands for the API key {id} (tls_client_keys), which is not known, was revoked, or \
+                 its time is over"
+            );
+            return Err(self.refused(from, "client certificate", &why).await);
         }
         Err(self.refused(from, "api key", "Invalid API key: it is not known, was revoked, or its time is over").await)
     }
@@ -251,6 +291,13 @@ impl Keys {
         let from_settings = self.from_settings.as_ref().is_some_and(|own| token::same(own, hash));
         let admin = || Caller { key_id: SETTINGS_KEY_ID.into(), scopes: vec![Scope::Admin], namespace: None };
         Ok(from_settings.then(admin))
+    }
+
+    /// The caller whose key has this id, if that is good.
+    async fn look_up_id(&self, wanted: &str) -> Result<Option<Caller>, Error> {
+        let found = self.store.keys().await?.into_iter().find(|key| key.id == wanted);
+        let good = found.filter(|key| key.revoked_at.is_none() && !key.is_over);
+        Ok(good.map(|Key { id, scopes, namespace, .. }| Caller { key_id: id, scopes, namespace }))
     }
 
     fn remember(&self, hash: Hash, caller: Caller) -> Result<Arc<Caller>, Error> {
@@ -341,4 +388,12 @@ impl Keys {
     pub fn forget(&self) {
         self.seen.lock().expect("nobody panics while holding it").clear();
     }
+}
+
+/// What begins the credentials of those with a certificate.
+fn certified() -> String {
+    let mut bits = [0; 32];
+    // Without them the system is in no state to serve anybody.
+    getrandom::fill(&mut bits).expect("the system gives random bits");
+    bits.iter().fold("certificate:".to_owned(), |text, byte| format!("{text}{byte:02x}")) + ":"
 }

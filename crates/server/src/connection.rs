@@ -34,6 +34,7 @@ use crate::framing::Framing;
 use crate::http::Peer;
 use crate::outgoing::{Leftovers, Outgoing, Streams};
 use crate::stall::Unstalled;
+use crate::tls::{self, Holder};
 use crate::{App, Settings};
 
 /// Largest head of a request.
@@ -174,7 +175,6 @@ async fn connection<I>(server: Served, io: I, peer: SocketAddr, is_proxy: bool, 
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let Served { app, addresses, router } = server;
     let activity = open.activity.clone();
     if !is_proxy && let Some(delay) = open.address.delay() {
         tokio::select! {
@@ -183,6 +183,35 @@ where
             () = stop.cancelled() => return,
         }
     }
+    let from = Other { peer, is_proxy, holder: None };
+    let Some(tls) = server.app.tls.get() else { return carry(server, io, from, open, stop).await };
+    // Until the handshake is over the connection is idle: it makes room for others like any. In
+    // boxes, so that connections without TLS need no room for this.
+    let shaken = tokio::select! {
+        shaken = Box::pin(tls::shake(&server.app, tls, io, &open.address, is_proxy)) => shaken,
+        () = activity.closed.notified() => None,
+        () = stop.cancelled() => None,
+    };
+    if let Some((io, holder)) = shaken {
+        Box::pin(carry(server, io, Other { holder, ..from }, open, stop)).await;
+    }
+}
+
+/// Who is at the other end of a connection.
+struct Other {
+    peer: SocketAddr,
+    is_proxy: bool,
+    /// Whom its certificate shows it to be.
+    holder: Option<Holder>,
+}
+
+async fn carry<I>(server: Served, io: I, from: Other, open: Open, stop: CancellationToken)
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Served { app, addresses, router } = server;
+    let Other { peer, is_proxy, holder } = from;
+    let activity = open.activity.clone();
     app.metrics.connections.inc();
     let write_timeout = Duration::from_millis(app.settings.write_timeout_ms);
     let io = Unstalled::new(io, write_timeout);
@@ -194,6 +223,9 @@ where
             let is_http2 = request.version() == http::Version::HTTP_2;
             let mut guard = InFlight::begin(activity.clone(), is_http2);
             let client = app.proxies.client(peer.ip(), request.headers());
+            if let Some(holder) = &holder {
+                app.keys.stand_in(holder, request.headers_mut());
+            }
             let admitted = match is_proxy {
                 true => addresses.get(client).admit(&app.settings, request.headers()),
                 false => address.admit(&app.settings, request.headers()),

@@ -41,6 +41,7 @@ pub mod service;
 mod settings;
 mod stall;
 mod store_time;
+pub mod tls;
 mod watch;
 mod workers;
 
@@ -136,6 +137,9 @@ pub async fn serve(app: App, listener: impl Listener, shutdown: impl Future<Outp
     let stop = CancellationToken::new();
     let loops = CancellationToken::new();
     loops::start(&app, &loops);
+    if let Some(tls) = app.tls.get().cloned() {
+        tokio::spawn(loops.clone().run_until_cancelled_owned(async move { tls.watch().await }));
+    }
     let router = http::router(app.clone()).merge(grpc::router(app.clone()).await);
     tokio::spawn({
         let (app, stop) = (app.clone(), stop.clone());
@@ -180,6 +184,7 @@ pub async fn run(
     if let Some(sink) = &settings.audit_sink {
         sink.parse::<audit::Sink>()?.check()?;
     }
+    let tls = tls::Tls::open_and_tell(&settings)?;
     let stopping = CancellationToken::new();
     let stopped = stopping.clone();
     tokio::spawn(async move {
@@ -197,13 +202,18 @@ pub async fn run(
         println!("The first admin API key, shown this once (and left in {}):\n\n    {key}\n", path.display());
     }
     let path = settings.data.join(ADDRESS_FILE);
-    let _address_file = AddressFile::leave(path.clone(), address.to_string())
+    let left = if tls.is_some() { format!("https://{address}") } else { address.to_string() };
+    let _address_file = AddressFile::leave(path.clone(), left)
         .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-    println!("Baton listens on http://{address} (store: {})", app.store.kind());
+    println!("Baton listens on {}://{address} (store: {})", settings.scheme(), app.store.kind());
+    tell_of_tls(&settings, tls.as_deref(), address);
     tokio::spawn(report_storages(app.storage.clone()));
     loop {
         tracing::info!(%address, store = app.store.kind(), "listening");
         app.pools.listens_on(address);
+        if let Some(tls) = &tls {
+            app.use_tls(tls.clone());
+        }
         let own = listener.try_clone().and_then(tokio::net::TcpListener::from_std);
         let own = own.map_err(|error| format!("cannot listen on {address}: {error}"))?;
         let store = app.store.clone();
@@ -222,7 +232,27 @@ pub async fn run(
         let Some(again) = open_again(&settings, &providers, &stopping).await else { break };
         app = again;
     }
+    let _ = std::fs::remove_file(settings.data.join(tls::PIN_FILE));
     Ok(())
+}
+
+/// Says what clients have to know of the certificate, or that everything can be read on its way.
+fn tell_of_tls(settings: &Settings, tls: Option<&tls::Tls>, address: std::net::SocketAddr) {
+    match tls {
+        Some(tls) if tls.is_self_signed() => println!(
+            "Its certificate is self-signed ({}). Clients on other machines accept it with\n\n    --tls-pin {}\n",
+            tls.certificate_path().display(),
+            tls.about().fingerprint
+        ),
+        Some(_) => {}
+        None if settings.insecure_listen || address.ip().is_loopback() => {}
+        None => tracing::warn!(
+            %address,
+            "listening beyond this machine without TLS: keys and data can be read on their way. Start with --tls-cert and \
+             --tls-key, or with --tls self-signed, or listen on 127.0.0.1 behind a proxy that speaks TLS; \
+             --insecure-listen says that the network is safe (docs/tls.md)"
+        ),
+    }
 }
 
 /// Why a server cannot be put together.

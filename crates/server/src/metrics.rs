@@ -38,6 +38,13 @@ pub struct LoopLabels {
     pub name: &'static str,
 }
 
+/// Labels of the server's certificate.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct TlsLabels {
+    /// `self-signed` or `files`.
+    pub source: &'static str,
+}
+
 /// A verb: how often it was called, and on how many runs.
 #[derive(Debug, Default)]
 pub struct Verb {
@@ -78,6 +85,9 @@ pub struct Metrics {
     pub streams: Gauge,
     pub connections: Gauge,
     pub connections_refused: Counter,
+    pub tls_handshakes_failed: Counter,
+    /// Not there without TLS.
+    pub tls_certificate_expiry: Family<TlsLabels, Gauge>,
     pub polls_waiting: Gauge,
     /// Builds that have been silent for long.
     pub builds_stuck: Gauge,
@@ -125,6 +135,8 @@ impl Metrics {
             streams: Gauge::default(),
             connections: Gauge::default(),
             connections_refused: Counter::default(),
+            tls_handshakes_failed: Counter::default(),
+            tls_certificate_expiry: Family::default(),
             polls_waiting: Gauge::default(),
             builds_stuck: Gauge::default(),
             pools: PoolMetrics::default(),
@@ -191,6 +203,13 @@ impl Metrics {
             "connections_refused",
             "Connections for which there was no room, with none idle",
             self.connections_refused.clone(),
+        );
+        let help = "TLS handshakes that came to nothing";
+        registry.register("tls_handshakes_failed", help, self.tls_handshakes_failed.clone());
+        registry.register(
+            "tls_certificate_expiry_timestamp_seconds",
+            "When the time of the server's certificate is over",
+            self.tls_certificate_expiry.clone(),
         );
         registry.register("polls_waiting", "Claims that wait for work", self.polls_waiting.clone());
         registry.register("builds_stuck", "Builds that have been silent for long", self.builds_stuck.clone());

@@ -262,9 +262,9 @@ impl RunnerPools {
                 if address.ip().is_unspecified() {
                     address.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
                 }
-                format!("http://{address}")
+                format!("{}://{address}", settings.scheme())
             }
-            None => format!("http://{}", settings.listen),
+            None => format!("{}://{}", settings.scheme(), settings.listen),
         }
     }
 }

@@ -9,6 +9,7 @@ mod pickup;
 mod report;
 mod scenario;
 mod server;
+mod tls;
 mod wire;
 pub mod worker;
 mod workflows;
@@ -32,6 +33,7 @@ Examples:
   baton bench                                          SQLite, and what the disk can do
   baton bench --database postgres://me@db/postgres     both stores; makes and drops databases there
   baton bench --only submit,pickup --json
+  baton bench --tls --only submit,drain                plain and over TLS in turns, and how they compare
   baton bench --scenario kills                         0 lost, 0 completed twice, under 20 kill -9
   baton bench --scenario workflow-kills                every step remembered once, every result right")]
 pub struct BenchArgs {
@@ -61,6 +63,9 @@ pub struct BenchArgs {
     /// Decides who is killed and when in workflow-kills; another one each time unless given.
     #[arg(long, requires = "scenario", value_name = "NUMBER")]
     seed: Option<u64>,
+    /// Measure plain and over TLS, in turns, and compare; a scenario is played over TLS.
+    #[arg(long, conflicts_with = "running")]
+    tls: bool,
     /// Print a line of JSON for each figure.
     #[arg(long)]
     json: bool,
@@ -156,6 +161,10 @@ async fn measure_all(connection: &Connection, args: &BenchArgs, report: &mut Rep
             None => getrandom::u32().map_err(|error| Exit::failed(format!("no random numbers: {error}")))?.into(),
         };
         let runs = args.runs.map(|runs| runs as usize);
+        if args.tls && scenario == Scenario::Hostile {
+            return Err(Exit::usage("hostile sends bare frames, which a server that speaks TLS never gets to see"));
+        }
+        server::speak_tls(args.tls);
         for store in &stores {
             scenario.play(store, Options { seconds: args.seconds, runs, seed }, report).await?;
         }
@@ -172,6 +181,16 @@ async fn measure_all(connection: &Connection, args: &BenchArgs, report: &mut Rep
         progress.set_message(format!("{} {metric}", store.peer()));
         match what {
             Measurement::Limits => measure_limits(store, report).await?,
+            Measurement::Submit
+            | Measurement::Bulk
+            | Measurement::Drain
+            | Measurement::Stream
+            | Measurement::Workflows
+            | Measurement::Pickup
+                if args.tls =>
+            {
+                tls::compare(store, what, metric, runs, report).await?;
+            }
             Measurement::Submit
             | Measurement::Bulk
             | Measurement::Drain
@@ -300,9 +319,8 @@ async fn measure_limits(store: &Store, report: &mut Report) -> Result<(), Exit> 
 /// Measures a server that is up already. What a measurement leaves in its queue is worked off.
 async fn measure_running(connection: &Connection, args: &BenchArgs, report: &mut Report) -> Result<(), Exit> {
     let url = connection.find_url();
-    let address = url.strip_prefix("http://").unwrap_or(&url).trim_end_matches('/');
     let api_key = connection.find_api_key()?.unwrap_or_default();
-    let target = Target { address: address.to_owned(), api_key };
+    let target = Target::new(&url, &api_key, connection.tls_options()?)?;
     let peer = format!("Baton ({})", target.address);
     let plan: Vec<_> = wanted(args)
         .filter(|what| *what != Measurement::Limits)

@@ -76,6 +76,11 @@ impl Report {
         self.add(peer, metric, value, unit, format!("floor: {floor}: {}", if met { "met" } else { "MISSED" }));
     }
 
+    /// What was measured so far.
+    pub fn figures(&self) -> &[Figure] {
+        &self.figures
+    }
+
     /// True when a floor was missed.
     pub fn missed(&self) -> bool {
         self.missed

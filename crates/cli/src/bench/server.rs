@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -13,6 +14,7 @@ use super::Store;
 use super::database::Database;
 use super::wire::Target;
 use crate::child::{self, own_executable};
+use crate::connection::url_left;
 use crate::exit::Exit;
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -32,6 +34,14 @@ pub struct Server {
     pub target: Target,
 }
 
+/// Whether servers that are started speak TLS.
+static SPEAK_TLS: AtomicBool = AtomicBool::new(false);
+
+/// Has servers that are started from now on speak TLS, or not.
+pub fn speak_tls(whether: bool) {
+    SPEAK_TLS.store(whether, Ordering::Relaxed);
+}
+
 impl Server {
     /// Starts a server on a fresh store, with these variables of the environment besides the defaults.
     pub async fn start(store: &Store, settings: &[(&str, &str)]) -> Result<Server, Exit> {
@@ -41,6 +51,9 @@ impl Server {
             Store::Postgres { url } => Some(Database::create(url).await?),
         };
         let mut settings: Vec<_> = settings.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+        if SPEAK_TLS.load(Ordering::Relaxed) {
+            settings.push(("BATON_TLS".into(), baton_server::tls::SELF_SIGNED.into()));
+        }
         if let Some(database) = &database {
             settings.push(("BATON_DATABASE_URL".into(), database.url.clone()));
         }
@@ -91,9 +104,11 @@ async fn launch(directory: &Path, listen: &str, settings: &[(String, String)]) -
         if let (Ok(address), Ok(api_key)) =
             (std::fs::read_to_string(&address_file), std::fs::read_to_string(data.join("admin.key")))
         {
-            let target = Target { address: address.trim().to_owned(), api_key: api_key.trim().to_owned() };
+            let target = url_left(&address).map(|url| Target::started(&url, api_key.trim(), &data));
             // A file that is only half written yet makes no sense, or nobody answers there.
-            if target.once("GET", "/readyz", "").await.is_ok() {
+            if let Some(Ok(target)) = target
+                && target.once("GET", "/readyz", "").await.is_ok()
+            {
                 return Ok((child, target));
             }
         }
@@ -113,6 +128,9 @@ async fn launch(directory: &Path, listen: &str, settings: &[(String, String)]) -
 pub fn worker(target: &Target, arguments: &[&str]) -> Result<Child, Exit> {
     let mut command = own_executable()?;
     command.arg("bench-worker").args(arguments);
-    command.env("BATON_URL", format!("http://{}", target.address)).env("BATON_API_KEY", &target.api_key);
+    command.env("BATON_URL", target.url()).env("BATON_API_KEY", &target.api_key);
+    if let Some(path) = target.pin_file() {
+        command.env("BATON_TLS_PIN_FILE", path);
+    }
     Ok(command.stdout(Stdio::piped()).spawn()?)
 }

@@ -4,9 +4,10 @@
 //! buffer for all answers. It understands what Baton's server sends, and no more of HTTP than that.
 
 use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 
+use baton::{Client, ClientError, Connect, Dialer, Stream, Tls};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 /// Room for an answer to begin with; more is made when the server says how long it is.
 const BUFFER_BYTES: usize = 16 << 10;
@@ -20,12 +21,63 @@ pub struct Target {
     pub address: String,
     /// A key that may do everything.
     pub api_key: String,
+    /// Opens connections.
+    dialer: Dialer,
+    tls: Option<Tls>,
+    /// Where a server that was started here says which certificate it shows.
+    pin_file: Option<PathBuf>,
 }
 
 impl Target {
+    /// The server at this address, which is believed as this says if it speaks TLS.
+    pub fn new(url: &str, api_key: &str, tls: Tls) -> Result<Target, ClientError> {
+        let url = url.trim_end_matches('/');
+        let dialer = Dialer::new(url, &tls)?;
+        let tls = url.starts_with("https://").then_some(tls);
+        let address = dialer.address().to_owned();
+        Ok(Target { address, api_key: api_key.to_owned(), dialer, tls, pin_file: None })
+    }
+
+    /// As [`Target::new`], for a server that was started here, with its data in this directory.
+    pub fn started(url: &str, api_key: &str, data: &Path) -> Result<Target, ClientError> {
+        let path = data.join(baton_server::tls::PIN_FILE);
+        let target = Target::new(url, api_key, Tls::new().pin_file(&path))?;
+        Ok(Target { pin_file: target.tls.is_some().then_some(path), ..target })
+    }
+
+    /// Where a server that was started here says which certificate it shows.
+    pub fn pin_file(&self) -> Option<&Path> {
+        self.pin_file.as_deref()
+    }
+
+    /// Its address.
+    pub fn url(&self) -> String {
+        format!("{}://{}", if self.tls.is_some() { "https" } else { "http" }, self.address)
+    }
+
+    /// How it is believed.
+    pub fn tls(&self) -> Tls {
+        self.tls.clone().unwrap_or_default()
+    }
+
+    /// A client of it, with this key.
+    pub fn client_with(&self, api_key: &str) -> Result<Client, ClientError> {
+        Client::new_with_tls(&self.url(), api_key, &self.tls())
+    }
+
+    /// A client of it.
+    pub fn client(&self) -> Result<Client, ClientError> {
+        self.client_with(&self.api_key)
+    }
+
+    /// A client of it in the making.
+    pub fn connected(&self) -> Connect {
+        Client::connect(self.url()).api_key(&self.api_key).tls(self.tls())
+    }
+
     /// A request as it goes over the wire.
     pub fn request(&self, method: &str, path: &str, body: &str) -> Vec<u8> {
-        let Target { address, api_key } = self;
+        let Target { address, api_key, .. } = self;
         let length = body.len();
         format!(
             "{method} {path} HTTP/1.1\r\nhost: {address}\r\nx-api-key: {api_key}\r\n\
@@ -36,8 +88,7 @@ impl Target {
 
     /// Opens a connection.
     pub async fn connect(&self) -> io::Result<Wire> {
-        let stream = TcpStream::connect(&self.address).await?;
-        stream.set_nodelay(true)?;
+        let stream = self.dialer.dial().await?;
         Ok(Wire { stream, buffer: Vec::with_capacity(BUFFER_BYTES) })
     }
 
@@ -51,7 +102,7 @@ impl Target {
 /// One connection.
 #[derive(Debug)]
 pub struct Wire {
-    stream: TcpStream,
+    stream: Stream,
     buffer: Vec<u8>,
 }
 
@@ -59,6 +110,7 @@ impl Wire {
     /// Sends a request and returns the body of its answer. An answer that is no success is an error.
     pub async fn call(&mut self, request: &[u8]) -> io::Result<&[u8]> {
         self.stream.write_all(request).await?;
+        self.stream.flush().await?;
         self.buffer.clear();
         let (status, body) = loop {
             self.read().await?;

@@ -56,10 +56,8 @@ pub async fn work(connection: &Connection, args: BenchWorkerArgs) -> Result<(), 
     if let Some(path) = args.confirmed {
         return super::scenario::kills::work(connection.client()?, &path).await;
     }
-    let target = Target {
-        address: connection.find_url().trim_start_matches("http://").trim_end_matches('/').to_owned(),
-        api_key: connection.find_api_key()?.unwrap_or_default(),
-    };
+    let api_key = connection.find_api_key()?.unwrap_or_default();
+    let target = Target::new(&connection.find_url(), &api_key, connection.tls_options()?)?;
     if let Some(path) = args.effects {
         return super::scenario::workflow_kills::three_steps::work(&target, &args.namespace, &path).await;
     }
@@ -243,7 +241,7 @@ mod tests {
         let answer = br#"{"runs":[{"run_id":"a","lease":"b","epoch":1,"input":{"id":7,"note":"x"}}]}"#;
         let runs = held(answer).unwrap();
         assert_eq!(runs[0].input.id, 7);
-        let target = Target { address: "h:1".into(), api_key: "k".into() };
+        let target = Target::new("http://h:1", "k", baton::Tls::new()).unwrap();
         let request = String::from_utf8(complete(&target, &runs)).unwrap();
         let (_, body) = request.split_once("\r\n\r\n").unwrap();
         assert_eq!(body, r#"{"runs":[{"run_id":"a","lease":"b"}]}"#);

@@ -26,7 +26,7 @@ pub async fn measure(target: &Target, workflows: usize, steps: u32, in_flight: u
         let mut worker = worker(&target, MAX_CONCURRENT).await?;
         worker.register(KIND, move |ctx: Context, id: u64| count_up(ctx, id, steps));
         let working = tokio::spawn(worker.run_until(std::future::pending()));
-        let client = Client::connect(format!("http://{}", target.address)).api_key(&target.api_key).await;
+        let client = target.connected().await;
         let client = client.map_err(io::Error::other)?;
         play(&client, WARM_UP, steps, in_flight).await?;
         let begun = Instant::now();
@@ -98,6 +98,6 @@ pub async fn worker(target: &Target, slots: u32) -> io::Result<Worker> {
 
 /// The same, with so many threads for blocking steps.
 pub async fn worker_with_threads(target: &Target, slots: u32, threads: usize) -> io::Result<Worker> {
-    let worker = Worker::builder(format!("http://{}", target.address), QUEUE).api_key(&target.api_key);
+    let worker = Worker::builder(target.url(), QUEUE).api_key(&target.api_key).tls(target.tls());
     worker.max_concurrent(slots).blocking_threads(threads).build().await.map_err(io::Error::other)
 }

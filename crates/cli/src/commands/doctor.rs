@@ -1,5 +1,7 @@
 //! `baton doctor`: what is wrong here, and what to do about it.
 
+mod tls;
+
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -94,10 +96,14 @@ pub async fn doctor(connection: &Connection, args: DoctorArgs) -> Result<(), Exi
     checks.push(check_directory(&directory));
     checks.push(check_disk(&directory));
     let key = connection.find_api_key()?;
-    let client = Client::new(&connection.find_url(), key.as_deref().unwrap_or_default())?.with_timeout(CALL_TIMEOUT);
+    let client = connection.client_with(key.as_deref().unwrap_or_default())?.with_timeout(CALL_TIMEOUT);
     let server = check_server(&client).await;
     let server_answers = server.status == Status::Ok;
     checks.push(server);
+    if let Ok(settings) = &settings {
+        checks.extend(tls::check_settings(settings));
+    }
+    checks.extend(tls::check_certificate(&client, connection).await);
     if server_answers {
         checks.push(check_store_behind(&client).await);
         checks.extend(check_storage_behind(&client).await);
@@ -185,6 +191,9 @@ async fn check_server(client: &Client) -> Check {
     let name = "server";
     match client.healthz().await {
         Ok(()) => Check::ok(name, format!("{} answers", client.url())),
+        Err(error @ ClientError::Untrusted(_)) => {
+            Check::fail(name, error.to_string(), "docs/tls.md has what to do about certificates")
+        }
         Err(error) => {
             Check::fail(name, error.to_string(), "start it with `baton serve`, or say where it is with --url")
         }

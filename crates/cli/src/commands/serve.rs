@@ -19,6 +19,8 @@ use crate::signals;
   baton serve --data /var/lib/baton --listen 0.0.0.0:7400
   baton serve --database postgres://baton@db/baton   for several servers
   baton serve --config /etc/baton.toml
+  baton serve --listen 0.0.0.0:7400 --tls self-signed
+  baton serve --listen 0.0.0.0:7400 --tls-cert /etc/baton/tls.crt --tls-key /etc/baton/tls.key
 
 Settings come from defaults, then the file, then the environment (BATON_LISTEN, BATON_LEASE_TTL_MS, ...), then
 flags. The first start makes an admin key and leaves it in DIR/admin.key, where the other commands find it; the
@@ -30,6 +32,24 @@ pub struct ServeArgs {
     /// Address and port to listen on; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
+    /// Speak TLS with a certificate that the server makes on its first start (self-signed) and keeps.
+    #[arg(long, value_name = "HOW")]
+    tls: Option<String>,
+    /// Speak TLS with this certificate (PEM); read anew when the file changes.
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<String>,
+    /// The key that belongs to it (PEM).
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<String>,
+    /// Ask clients for certificates that the authorities in this file (PEM) vouch for.
+    #[arg(long, value_name = "FILE")]
+    tls_client_ca: Option<String>,
+    /// Whether each client has to show one: optional or required.
+    #[arg(long, value_name = "WHETHER")]
+    tls_client_auth: Option<String>,
+    /// Do not warn when listening beyond this machine without TLS: the network is safe.
+    #[arg(long)]
+    insecure_listen: bool,
     /// postgres://... or a path; SQLite in the data directory unless given.
     #[arg(long, value_name = "URL")]
     database: Option<String>,
@@ -49,6 +69,12 @@ pub async fn serve(connection: &Connection, args: ServeArgs) -> Result<(), Exit>
     args.log.start()?;
     let flags = SettingsFlags {
         listen: args.listen,
+        tls: args.tls,
+        tls_cert: args.tls_cert,
+        tls_key: args.tls_key,
+        tls_client_ca: args.tls_client_ca,
+        tls_client_auth: args.tls_client_auth,
+        insecure_listen: args.insecure_listen,
         data: connection.data.clone(),
         database: args.database,
         storage: args.storage,

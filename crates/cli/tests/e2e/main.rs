@@ -42,6 +42,7 @@ mod stopped_server;
 mod storage;
 mod stored;
 mod stream;
+mod tls;
 mod two_servers;
 mod verdict;
 mod wait;

@@ -267,7 +267,8 @@ impl Incarnation {
             Some("worker_full" | "worker_unfit") => return Ok(RETRY_PAUSE),
             Some(_) | None => {}
         }
-        if !error.is_transient() {
+        // Whoever trusted the server once goes on trying: its certificate is being replaced.
+        if !error.is_transient() && !matches!(error, ClientError::Untrusted(_)) {
             return Err(End::Fatal(error));
         }
         let pause = match &error {

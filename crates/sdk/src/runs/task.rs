@@ -141,7 +141,7 @@ impl Task<'_> {
                 }
                 Err(error) => error,
             };
-            if !error.is_transient() {
+            if !error.is_transient() && !matches!(error, ClientError::Untrusted(_)) {
                 return self.incarnation.tell(WorkerEvent::Refused {
                     run_id: self.run_id.clone(),
                     epoch: self.epoch,

@@ -22,7 +22,7 @@ use crate::background::Background;
 use crate::workflow::handler::{Handler, handler};
 use crate::workflow::mailbox::Event;
 use crate::workflow::{Context, WorkflowError};
-use crate::{Client, ClientError, grpc};
+use crate::{Client, ClientError, Tls, grpc};
 use link::Link;
 use stream::Connection;
 
@@ -102,6 +102,7 @@ impl fmt::Debug for Worker {
 pub struct WorkerBuilder {
     url: String,
     api_key: Option<String>,
+    tls: Option<Tls>,
     register: v1::RegisterWorkerRequest,
     drain_timeout: Duration,
     blocking_threads: usize,
@@ -111,6 +112,12 @@ impl WorkerBuilder {
     /// The API key; what the environment variable `BATON_API_KEY` says unless given.
     pub fn api_key(mut self, key: impl Into<String>) -> Self {
         self.api_key = Some(key.into());
+        self
+    }
+
+    /// Which servers are believed over `https://`; what the [environment](Tls::from_environment) says unless given.
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
         self
     }
 
@@ -165,12 +172,15 @@ impl WorkerBuilder {
 
     /// Makes the worker. Fails when the server cannot be reached or does not know the key.
     pub async fn build(self) -> Result<Worker, ClientError> {
-        let client = match self.api_key {
-            Some(key) => Client::connect(&self.url).api_key(key).await?,
-            None => Client::connect(&self.url).await?,
-        };
+        let mut connect = Client::connect(&self.url);
+        if let Some(key) = self.api_key {
+            connect = connect.api_key(key);
+        }
+        if let Some(tls) = self.tls {
+            connect = connect.tls(tls);
+        }
         Ok(Worker {
-            client,
+            client: connect.await?,
             register: self.register,
             handlers: HashMap::new(),
             drain_timeout: self.drain_timeout,
@@ -193,6 +203,7 @@ impl Worker {
         WorkerBuilder {
             url: url.into(),
             api_key: None,
+            tls: None,
             register,
             drain_timeout: DRAIN_TIMEOUT,
             blocking_threads: std::thread::available_parallelism().map_or(1, usize::from),
@@ -294,6 +305,7 @@ impl Life {
         register.instance = format!("{:016x}{:016x}", random()?, random()?);
         let connection = Connection {
             endpoint: grpc::endpoint(worker.client.url())?,
+            connector: worker.client.grpc_connector(),
             key: worker.client.key(),
             register,
             handlers: worker.handlers,

@@ -15,6 +15,7 @@ use tonic_types::StatusExt;
 use super::link::Link;
 use super::payloads;
 use crate::ClientError;
+use crate::connector::Connector;
 use crate::grpc::{self, Key, Workflows};
 use crate::workflow::driver::{Driver, Finished};
 use crate::workflow::handler::Handler;
@@ -34,6 +35,7 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 /// Keeps a stream to the server, whatever happens to it.
 pub(super) struct Connection {
     pub(super) endpoint: Endpoint,
+    pub(super) connector: Connector,
     pub(super) key: Key,
     pub(super) register: v1::RegisterWorkerRequest,
     pub(super) handlers: HashMap<String, Handler>,
@@ -72,7 +74,12 @@ impl Connection {
                 self.set_worker_id(String::new());
                 self.link.tell_all(|| Event::Lost);
             } else {
-                tracing::warn!(error = status.message(), "the stream to the server was cut; connecting again");
+                // Whoever trusted the server once goes on trying: its certificate is being replaced.
+                let error = match grpc::refused(status) {
+                    ClientError::Unreachable(why) | ClientError::Untrusted(why) => why,
+                    other => other.to_string(),
+                };
+                tracing::warn!(error, "the stream to the server was cut; connecting again");
             }
             if welcome {
                 pause = CONNECT_AGAIN_FIRST;
@@ -94,7 +101,8 @@ impl Connection {
 
     /// Carries one stream; `welcome` becomes true when the server has answered the hello.
     async fn stream(&self, welcome: &mut bool) -> Result<(), Status> {
-        let channel = self.endpoint.connect().await.map_err(|error| Status::from_error(Box::new(error)))?;
+        let channel = self.endpoint.connect_with_connector(self.connector.clone()).await;
+        let channel = channel.map_err(|error| Status::from_error(Box::new(error)))?;
         let mut client: Workflows = grpc::workflows(channel, self.key.clone());
         let hello =
             v1::Hello { register: Some(self.register.clone()), worker_id: self.worker_id(), leases: Vec::new() };

@@ -49,5 +49,6 @@ pub(super) async fn metrics(State(app): State<App>, request: Request) -> Result<
     app.metrics.polls_waiting.set(app.dispatcher.waiting() as i64);
     app.metrics.store_statements.set(app.store.statements());
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    crate::service::metrics::look_at_certificate(&app);
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, kind)], app.metrics.text()).into_response())
 }

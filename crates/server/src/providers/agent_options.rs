@@ -10,7 +10,10 @@ use super::{AGENT_PREFIX, hooks};
 type Check = fn(&str) -> Result<(), String>;
 
 /// Every option, as `baton agent` knows it.
-const KNOWN: [(&str, Check); 10] = [
+const KNOWN: [(&str, Check); 14] = [
+    ("ca", is_absolute),
+    ("client_cert", is_absolute),
+    ("client_key", is_absolute),
     ("deregister_hook", hooks::check_path),
     ("end_with", is_something),
     ("github_runner", is_something),
@@ -19,6 +22,7 @@ const KNOWN: [(&str, Check); 10] = [
     ("hook_timeout", is_positive_span),
     ("overtime", is_span),
     ("register_hook", hooks::check_path),
+    ("tls_pin", is_something),
     ("unreachable", is_positive_span),
     ("work_directory", is_something),
 ];

@@ -6,6 +6,7 @@ use baton_core::token;
 use baton_store::Scope;
 
 use crate::auth::refused;
+use crate::metrics::TlsLabels;
 use crate::{App, Error};
 
 /// Refuses unless the counters are for whoever asks. A call that somebody has passed on comes from
@@ -30,5 +31,14 @@ pub(crate) async fn may_read(
     match caller.namespace {
         None => Ok(()),
         Some(_) => Err(refused("metrics are for keys that are good for all namespaces".into())),
+    }
+}
+
+/// Notes when the time of the server's certificate is over; it may have been replaced.
+pub(crate) fn look_at_certificate(app: &App) {
+    if let Some(tls) = app.tls.get() {
+        let source = if tls.is_self_signed() { crate::tls::SELF_SIGNED } else { "files" };
+        let expiry = app.metrics.tls_certificate_expiry.get_or_create(&TlsLabels { source });
+        expiry.set(tls.about().not_after / 1_000);
     }
 }

@@ -35,6 +35,7 @@ impl Settings {
         }
         self.check_urls()?;
         crate::proxies::Proxies::parse(&self.trusted_proxies)?;
+        self.check_tls()?;
         self.check_limits()?;
         self.check_spans()?;
         self.check_pools()?;
@@ -105,6 +106,7 @@ impl Settings {
             ("idle_timeout_ms", self.idle_timeout_ms),
             ("body_timeout_ms", self.body_timeout_ms),
             ("write_timeout_ms", self.write_timeout_ms),
+            ("tls_handshake_timeout_ms", self.tls_handshake_timeout_ms),
         ];
         if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
             return Err(format!("{name} must be at least 1"));

@@ -4,6 +4,7 @@ mod check;
 mod github;
 mod live;
 mod pools;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,6 +23,23 @@ use crate::github::Secret;
 pub struct Settings {
     /// Address and port to listen on.
     pub listen: String,
+    /// Whether the server makes a certificate for itself: `self-signed`, or nothing.
+    pub tls: Option<String>,
+    /// The server's certificate and those between it and its authority (PEM). Read anew when it changes.
+    pub tls_cert: Option<String>,
+    /// The key that belongs to it (PEM).
+    pub tls_key: Option<String>,
+    /// Who vouches for the certificates of clients (PEM).
+    pub tls_client_ca: Option<String>,
+    /// Whether each client has to show a certificate: `optional` or `required`.
+    pub tls_client_auth: String,
+    /// API keys (their ids) that certificates of clients stand for, by a name in the certificate:
+    /// its subject, or `dns:`, `uri:` or `email:` and another name.
+    pub tls_client_keys: BTreeMap<String, String>,
+    /// How long a TLS handshake may take.
+    pub tls_handshake_timeout_ms: u64,
+    /// Says that the network is safe: listening beyond this machine without TLS is no reason to warn.
+    pub insecure_listen: bool,
     /// Where the server keeps its files: the SQLite database, the first admin key, its address.
     pub data: PathBuf,
     /// `postgres://...`, or a path (`sqlite:///...`); SQLite in `data` unless given.
@@ -258,6 +276,14 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             listen: "127.0.0.1:7400".into(),
+            tls: None,
+            tls_cert: None,
+            tls_key: None,
+            tls_client_ca: None,
+            tls_client_auth: "optional".into(),
+            tls_client_keys: BTreeMap::new(),
+            tls_handshake_timeout_ms: 10_000,
+            insecure_listen: false,
             data: data_default(),
             database_url: None,
             storage_url: None,
@@ -376,6 +402,18 @@ impl fmt::Debug for Settings {
 pub struct SettingsFlags {
     /// `--listen`.
     pub listen: Option<String>,
+    /// `--tls`.
+    pub tls: Option<String>,
+    /// `--tls-cert`.
+    pub tls_cert: Option<String>,
+    /// `--tls-key`.
+    pub tls_key: Option<String>,
+    /// `--tls-client-ca`.
+    pub tls_client_ca: Option<String>,
+    /// `--tls-client-auth`.
+    pub tls_client_auth: Option<String>,
+    /// `--insecure-listen`.
+    pub insecure_listen: bool,
     /// `--data`.
     pub data: Option<PathBuf>,
     /// `--database`.
@@ -397,7 +435,7 @@ impl fmt::Debug for SettingsFlags {
 }
 
 /// Variables of the environment that belong to other parts of the program.
-const NOT_SETTINGS: [&str; 15] = [
+const NOT_SETTINGS: [&str; 20] = [
     "url",
     "log",
     "log_format",
@@ -413,6 +451,11 @@ const NOT_SETTINGS: [&str; 15] = [
     "namespace",
     "pool",
     "runner_id",
+    "ca",
+    "client_cert",
+    "client_key",
+    "tls_pin",
+    "tls_pin_file",
 ];
 
 /// The user's data directory for Baton: `$XDG_DATA_HOME/baton` or `~/.local/share/baton`.
@@ -459,11 +502,20 @@ impl Settings {
             }
         };
         set("listen", flags.listen);
+        set("tls", flags.tls);
+        set("tls_cert", flags.tls_cert);
+        set("tls_key", flags.tls_key);
+        set("tls_client_ca", flags.tls_client_ca);
+        set("tls_client_auth", flags.tls_client_auth);
         set("data", flags.data.map(|path| path.to_string_lossy().into_owned()));
         set("database_url", flags.database);
         set("storage_url", flags.storage);
         set("storage_mirror_url", flags.storage_mirror);
         set("api_key", flags.api_key);
+        if flags.insecure_listen {
+            origins.insert("insecure_listen".into(), Origin::Flag);
+            table.insert("insecure_listen".into(), toml::Value::Boolean(true));
+        }
         // What the decoder would say of these may hold what they are.
         if let Some(key) = SECRETS.iter().find(|key| table.get(**key).is_some_and(|value| !value.is_str())) {
             return Err(format!("the settings are wrong: {key} must be a text, in quotes"));
@@ -476,6 +528,10 @@ impl Settings {
     /// Settings in which every optional key has a value, to learn each key's type from.
     fn every_key() -> Settings {
         Settings {
+            tls: Some(String::new()),
+            tls_cert: Some(String::new()),
+            tls_key: Some(String::new()),
+            tls_client_ca: Some(String::new()),
             database_url: Some(String::new()),
             storage_url: Some(String::new()),
             storage_mirror_url: Some(String::new()),
@@ -505,6 +561,16 @@ impl Settings {
             Some(url) if url.starts_with("postgres://") || url.starts_with("postgresql://") => None,
             Some(url) => Some(PathBuf::from(url.strip_prefix("sqlite://").unwrap_or(url))),
         }
+    }
+
+    /// How clients have to begin the address of this server.
+    pub fn scheme(&self) -> &'static str {
+        if self.has_tls() { "https" } else { "http" }
+    }
+
+    /// True when connections are encrypted.
+    pub fn has_tls(&self) -> bool {
+        self.tls.is_some() || self.tls_cert.is_some()
     }
 
     /// Where artifacts are kept: a URL or a path.
@@ -547,6 +613,11 @@ fn from_text(name: &str, text: &str, example: &toml::Value) -> Result<toml::Valu
         toml::Value::Integer(_) => text.parse().map(toml::Value::Integer).map_err(|_| wrong("a whole number")),
         toml::Value::Float(_) => text.parse().map(toml::Value::Float).map_err(|_| wrong("a number")),
         toml::Value::Boolean(_) => text.parse().map(toml::Value::Boolean).map_err(|_| wrong("true or false")),
+        toml::Value::Table(_) => {
+            let table = format!("value = {text}").parse::<toml::Table>().ok();
+            let table = table.and_then(|mut table| table.remove("value")).filter(toml::Value::is_table);
+            table.ok_or_else(|| wrong("a table like { \"CN=worker-1\" = \"ID\" }"))
+        }
         _ => Ok(toml::Value::String(text.into())),
     }
 }

@@ -123,9 +123,8 @@ fn check_url(url: &str) -> Result<(), String> {
     let like = "it must be like http://10.0.0.10:7400";
     let Ok(uri) = url.parse::<http::Uri>() else { return wrong(like) };
     match uri.scheme_str() {
-        Some("http") => {}
-        Some("https") => return wrong("agents speak http only; over a network, let them go through a tunnel or a VPN"),
-        Some(_) | None => return wrong("it must begin with http://"),
+        Some("http" | "https") => {}
+        Some(_) | None => return wrong("it must begin with http:// or https://"),
     }
     let Some(authority) = uri.authority().filter(|authority| !authority.host().is_empty()) else { return wrong(like) };
     if authority.as_str().contains('@') || uri.query().is_some() || url.contains('#') {
@@ -154,6 +153,7 @@ mod tests {
             "http://[fd00::1]:7400",
             "http://127.0.0.1:7400",
             "http://proxy/baton",
+            "https://baton.internal",
         ] {
             assert_eq!(check_url(good), Ok(()), "{good}");
         }
@@ -161,7 +161,7 @@ mod tests {
             "",
             "10.0.0.10:7400",
             "baton.internal",
-            "https://baton.internal",
+            "https://0.0.0.0:7400",
             "ftp://baton.internal",
             "http://",
             "http://0.0.0.0:7400",

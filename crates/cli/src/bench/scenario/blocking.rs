@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use baton::{Client, Context, State, WorkflowError};
+use baton::{Context, State, WorkflowError};
 use tokio::runtime::Builder;
 
 use super::idle::cpu_seconds;
@@ -78,7 +78,7 @@ fn compute_all(target: &Target, how: How) -> io::Result<Outcome> {
         let count = executed.clone();
         worker.register(KIND, move |ctx: Context, (): ()| steps(ctx, how, count.clone()));
         let working = tokio::spawn(worker.run_until(std::future::pending()));
-        let client = Client::connect(format!("http://{}", target.address)).api_key(&target.api_key).await;
+        let client = target.connected().await;
         let client = client.map_err(io::Error::other)?;
         let (begun, cpu) = (Instant::now(), cpu_seconds(std::process::id())?);
         let handle = client.start(KIND, &()).queue(QUEUE).await.map_err(io::Error::other)?;

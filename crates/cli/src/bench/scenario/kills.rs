@@ -164,7 +164,7 @@ impl Crew {
 /// Submits all runs and returns those that the server has acknowledged. Each has an idempotency key, so that a call
 /// whose answer was lost can be repeated.
 async fn submit_all(target: Target) -> Result<Vec<String>, Exit> {
-    let client = Client::new(&format!("http://{}", target.address), &target.api_key)?;
+    let client = target.client()?;
     let mut submitted = Vec::with_capacity(RUNS);
     for batch in 0..RUNS / load::BULK_RUNS {
         let mut runs = Vec::with_capacity(load::BULK_RUNS);
@@ -261,7 +261,7 @@ mod tests {
         let notes = ["a      1\nb      1\nb      1\n", "c      1\na      2\n"];
         let files: Vec<PathBuf> = (0..2).map(|index| directory.path().join(index.to_string())).collect();
         files.iter().zip(notes).for_each(|(path, notes)| std::fs::write(path, notes).unwrap());
-        let target = Target { address: String::new(), api_key: String::new() };
+        let target = Target::new("http://h:1", "k", baton::Tls::new()).unwrap();
         let crew = Crew { target, directory: directory.path().to_owned(), files, children: vec![] };
         assert_eq!(crew.completed_twice().unwrap(), 1, "confirming the same epoch again is harmless");
     }

@@ -46,7 +46,7 @@ pub async fn play(store: &Store, rounds: usize, seconds: u64, report: &mut Repor
 }
 
 fn client(server: &Server) -> Result<Client, Exit> {
-    Ok(Client::new(&format!("http://{}", server.target.address), &server.target.api_key)?)
+    Ok(server.target.client()?)
 }
 
 /// Machines of the provider `local`, claimed and released again and again.
@@ -97,7 +97,7 @@ async fn waiting(store: &Store, time: Duration, report: &mut Report) -> Result<(
     pool.options.insert("script".into(), "script".into());
     client.create_pool(&pool).await?;
     // Agents have no key.
-    let keyless = Client::new(&format!("http://{}", server.target.address), "")?;
+    let keyless = server.target.client_with("")?;
     let mut agents = JoinSet::new();
     let mut started = 0;
     let deadline = Instant::now() + PATIENCE;

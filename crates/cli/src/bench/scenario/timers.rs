@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use baton::{Client, Context, StepKind, Worker, WorkflowError, WorkflowHandle};
+use baton::{Context, StepKind, Worker, WorkflowError, WorkflowHandle};
 use serde::de::IgnoredAny;
 use tokio::sync::oneshot;
 
@@ -76,7 +76,7 @@ async fn lateness(target: &Target) -> Result<Vec<f64>, String> {
         }
     });
     let working = tokio::spawn(worker.run_until(std::future::pending()));
-    let client = Client::connect(format!("http://{}", target.address)).api_key(&target.api_key).await;
+    let client = target.connected().await;
     let client = client.map_err(|error| error.to_string())?;
     let first = Instant::now() + HEAD_START;
     let mut handles = Vec::new();

@@ -139,7 +139,9 @@ pub async fn register(
 fn said(error: &ClientError) -> String {
     match error {
         ClientError::Refused { message, .. } => message.clone(),
-        ClientError::Unreachable(_) | ClientError::Decode(_) | ClientError::Invalid(_) => error.to_string(),
+        ClientError::Unreachable(_) | ClientError::Untrusted(_) | ClientError::Decode(_) | ClientError::Invalid(_) => {
+            error.to_string()
+        }
     }
 }
 

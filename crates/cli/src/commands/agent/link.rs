@@ -47,6 +47,8 @@ pub async fn join(
     loop {
         match client.join_runner(token, join).await {
             Ok(joined) => return Ok(joined),
+            // Whom an agent has never trusted it does not wait for.
+            Err(error @ ClientError::Untrusted(_)) => return Err(NotJoined::Refused(error)),
             Err(error) if !is_passing(&error) => return Err(NotJoined::Refused(error)),
             Err(error) if begun.elapsed() > patience => return Err(NotJoined::Unreachable(error)),
             Err(error) => tracing::warn!(%error, "cannot join; trying again"),
@@ -55,10 +57,11 @@ pub async fn join(
     }
 }
 
-/// Whether the same call may work later. Answers of somebody else, between us and the server, pass.
+/// Whether the same call may work later. Answers of somebody else, between us and the server, pass; so
+/// does a certificate that is not good: it is being replaced.
 fn is_passing(error: &ClientError) -> bool {
     let is_foreign = error.code().is_some_and(|code| code.starts_with("http_"));
-    error.is_transient() || is_foreign || matches!(error, ClientError::Decode(_))
+    error.is_transient() || is_foreign || matches!(error, ClientError::Decode(_) | ClientError::Untrusted(_))
 }
 
 /// Whether the server does not know the agent any more, or never did.

@@ -108,7 +108,8 @@ pub async fn agent(connection: &Connection, args: AgentArgs) -> Result<(), Exit>
     let shutdown = signals::shutdown()?;
     // Jobs may run as this same user, and the tokens are in our environment and memory.
     os::hide_from_others()?;
-    let client = Client::new(&connection.find_url(), "")?;
+    let tls = connection.tls.for_agent().options(None)?;
+    let client = Client::new_with_tls(&connection.find_url(), "", &tls)?;
     let directory = args.work_dir.clone().unwrap_or_else(|| caches::directory().join("agents"));
     let work = WorkDirectory::open(&directory)
         .map_err(|error| Exit::failed(format!("cannot use {}: {error}", directory.display())))?;

@@ -12,7 +12,7 @@ use baton_core::{Millis, token};
 use baton_store::{MachineAnswer, NewMachine, Order, Page, Pool, PoolRunner, RunnerFilter};
 
 use super::github;
-use crate::providers::{self, Create, MACHINE_ID_BYTES_MAX, Provider, ProviderError, ProviderMachine};
+use crate::providers::{self, AgentPlace, Create, MACHINE_ID_BYTES_MAX, Provider, ProviderError, ProviderMachine};
 use crate::service::message;
 use crate::{App, Error, crash};
 
@@ -61,6 +61,7 @@ pub(crate) async fn create(app: &App, pool: &Pool, order: &Order) -> Result<(), 
         ("BATON_NAMESPACE".to_owned(), pool.namespace.clone()),
         ("BATON_POOL".to_owned(), pool.name.clone()),
     ]);
+    environment.extend(trust(app, provider.agents_run()));
     if github::registers(pool) {
         environment.insert("BATON_AGENT_HOOK".to_owned(), "github".to_owned());
     }
@@ -119,6 +120,22 @@ pub(crate) async fn create(app: &App, pool: &Pool, order: &Order) -> Result<(), 
                 tokio::time::sleep(pause).await;
                 pause *= 2;
             }
+        }
+    }
+}
+
+/// What agents have to know to trust this server: on this machine where to look its certificate up,
+/// elsewhere the fingerprint, if nobody else vouches for it. Where `pool_url` is given, something
+/// else may answer there.
+fn trust(app: &App, place: AgentPlace) -> Option<(String, String)> {
+    let tls = app.tls.get().filter(|_| app.settings.pool_url.is_none())?;
+    match place {
+        AgentPlace::Here => {
+            let path = std::path::absolute(app.settings.data.join(crate::tls::PIN_FILE)).ok()?;
+            Some(("BATON_TLS_PIN_FILE".to_owned(), path.to_str()?.to_owned()))
+        }
+        AgentPlace::Elsewhere | AgentPlace::Anywhere => {
+            tls.is_self_signed().then(|| ("BATON_TLS_PIN".to_owned(), tls.about().fingerprint))
         }
     }
 }

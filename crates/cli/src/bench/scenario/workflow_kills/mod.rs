@@ -159,13 +159,13 @@ fn worker(target: &Target, effects: &Path) -> Result<Child, Exit> {
 }
 
 async fn client(target: &Target) -> Result<Client, Exit> {
-    Ok(Client::connect(format!("http://{}", target.address)).api_key(&target.api_key).await?)
+    Ok(target.connected().await?)
 }
 
 /// Starts one workflow after the other and returns their runs. Each has an idempotency key, so that a call whose answer was lost
 /// can be repeated.
 async fn start_all(target: Target, workflows: usize) -> Result<Vec<String>, Exit> {
-    let client = Client::new(&format!("http://{}", target.address), &target.api_key)?;
+    let client = target.client()?;
     let mut ticks = tokio::time::interval(EVERY);
     let mut runs = Vec::with_capacity(workflows);
     for id in 0..workflows {

@@ -67,7 +67,7 @@ pub fn effect(run: &str, step: usize, token: u64) -> String {
 pub async fn work(target: &Target, namespace: &str, effects: &Path) -> Result<(), Exit> {
     let effects = Arc::new(OpenOptions::new().append(true).open(effects)?);
     let mut worker = loop {
-        let worker = Worker::builder(format!("http://{}", target.address), QUEUE);
+        let worker = Worker::builder(target.url(), QUEUE).tls(target.tls());
         match worker.api_key(&target.api_key).namespace(namespace).max_concurrent(SLOTS).build().await {
             Ok(worker) => break worker,
             Err(error) if error.is_transient() => tokio::time::sleep(PAUSE).await,
