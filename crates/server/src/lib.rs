@@ -36,6 +36,7 @@ mod pool_metrics;
 pub mod providers;
 mod proxies;
 mod runner_pools;
+pub mod secrets;
 pub mod service;
 mod settings;
 mod stall;

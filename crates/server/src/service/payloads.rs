@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use crate::answers::Room;
 use crate::artifacts::{ArtifactPath, Sha256Sum, StorageError, Terms};
+use crate::secrets::Ring;
 use crate::{App, Error, crash};
 
 /// What the record of a child's end says besides the child's output, which may be as large as a payload can be.
@@ -97,8 +98,10 @@ async fn store(app: &App, payload: Bytes) -> Result<Bytes, Error> {
     let mut random = [0; 16];
     app.entropy.fill(&mut random);
     let id = uuid::Builder::from_random_bytes(random).into_uuid();
-    let reference = Reference { id, size: payload.len() as u64, sha256: sum.0 };
-    let written = reference.write(&app.secret);
+    let ring = app.secrets.ring();
+    let generation = ring.newest().number();
+    let reference = Reference { id, size: payload.len() as u64, sha256: sum.0, generation };
+    let written = reference.write(&ring.newest().tokens);
     // Noted before the first byte, so that whatever is cut off from here on is found and removed.
     app.store.note_payload(id, written.clone()).await?;
     crash::point("payload.noted");
@@ -127,7 +130,8 @@ fn out_of_reach(error: StorageError) -> Error {
 
 /// Makes sure that a payload that was read from one row may be put into another.
 pub(crate) async fn reuse(app: &App, kept: &[u8]) -> Result<(), Error> {
-    let Some(reference) = Reference::open(&app.secret, kept) else { return Ok(()) };
+    let ring = app.secrets.ring_for_payloads(std::iter::once(kept)).await?;
+    let Some(reference) = ring.reference(kept) else { return Ok(()) };
     match app.store.touch_payload(reference.id).await? {
         true => Ok(()),
         false => Err(Error::NotFound { what: "payload", id: reference.id.to_string() }),
@@ -137,10 +141,18 @@ pub(crate) async fn reuse(app: &App, kept: &[u8]) -> Result<(), Error> {
 /// Puts payloads in the place of their references: all, or none. Waits until there is room for them in memory, which they keep until they are
 /// sent.
 pub(crate) async fn fill(app: &App, payloads: Vec<&mut Bytes>) -> Result<(), Error> {
-    let found: Vec<_> = payloads
-        .into_iter()
-        .filter_map(|payload| Reference::open(&app.secret, payload).map(|reference| (reference, payload)))
-        .collect();
+    if !payloads.iter().any(|payload| is_left_out(payload)) {
+        return Ok(());
+    }
+    let ring = app.secrets.ring_for_payloads(payloads.iter().map(|payload| &payload[..])).await?;
+    let mut found = Vec::with_capacity(payloads.len());
+    for payload in payloads {
+        match ring.reference(payload) {
+            Some(reference) => found.push((reference, payload)),
+            None if is_of_lost_secret(&ring, payload) => return Err(Error::PayloadLost),
+            None => {}
+        }
+    }
     if found.is_empty() {
         return Ok(());
     }
@@ -154,6 +166,11 @@ pub(crate) async fn fill(app: &App, payloads: Vec<&mut Bytes>) -> Result<(), Err
         *payload = bytes;
     }
     Ok(())
+}
+
+/// True when nobody can say any more whether this is a reference: the secret that would tell is gone.
+fn is_of_lost_secret(ring: &Ring, payload: &[u8]) -> bool {
+    Reference::read(payload).is_some_and(|reference| ring.get(reference.generation).is_none())
 }
 
 /// Of several payloads those that go into one answer. Others are left out: a reader that sees the size alone asks for it with a call of its

@@ -161,6 +161,9 @@ impl Server {
     ) -> Server {
         settings.api_key = Some(KEY.into());
         settings.database_connections = 4;
+        if settings.master_key_file.is_none() && settings.master_key_command.is_none() {
+            settings.master_key.get_or_insert_with(|| baton_core::token::master_key([7; 32]).into());
+        }
         let store = baton_server::open_store(&settings, clock.clone()).await.unwrap();
         let files = tempfile::tempdir().unwrap();
         settings.storage_url.get_or_insert_with(|| files.path().to_string_lossy().into_owned());
@@ -175,6 +178,12 @@ impl Server {
         let client = Client::new(&format!("http://{address}"), KEY).unwrap();
         let raw = legacy::Client::builder(TokioExecutor::new()).build_http();
         Server { app, client, address, clock, settings, stop, served: Some(served), raw, _home: home, _files: files }
+    }
+
+    /// Keeps what it needs for as long as the server is there.
+    pub fn with_home(mut self, home: impl Send + Sync + 'static) -> Server {
+        self._home = Box::new(home);
+        self
     }
 
     /// Tells the server to stop, as SIGTERM does.

@@ -29,6 +29,7 @@ mod runs;
 mod scheduler;
 mod schedules;
 mod scopes;
+mod secrets;
 mod settings;
 mod shutdown;
 mod unknown_outcome;

@@ -11,11 +11,6 @@ use crate::{
     StoreResult,
 };
 
-pub(super) fn secret(sql: &Sql<'_>, fresh: [u8; 32]) -> StoreResult<[u8; 32]> {
-    sql.execute(statements::INSERT_SECRET, params![fresh])?;
-    sql.one(statements::READ_SECRET, [], |row| row.get(0))
-}
-
 pub(super) fn lanes(sql: &Sql<'_>, names: &[LaneName]) -> StoreResult<Vec<Lane>> {
     names.iter().map(|name| lane(sql, name)).collect()
 }

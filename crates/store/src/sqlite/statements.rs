@@ -20,8 +20,14 @@ statements! {
     READ_MIGRATIONS = "read_migrations.sql";
     INSERT_SCHEMA_MIGRATION = "insert_schema_migration.sqlite.sql";
     CHECK_WRITABLE = "check_writable.sqlite.sql";
-    INSERT_SECRET = "insert_secret.sqlite.sql";
-    READ_SECRET = "read_secret.sqlite.sql";
+    LIST_SECRETS = "list_secrets.sqlite.sql";
+    WRITE_SECRET = "write_secret.sqlite.sql";
+    DELETE_SECRETS = "delete_secrets.sql";
+    END_TOKENS = "end_tokens.sqlite.sql";
+    READ_META = "read_meta.sqlite.sql";
+    KEEP_META = "keep_meta.sqlite.sql";
+    DELETE_META = "delete_meta.sqlite.sql";
+    EMPTY_META = "empty_meta.sqlite.sql";
     INSERT_QUEUE = "insert_queue.sqlite.sql";
     INSERT_LANE = "insert_lane.sqlite.sql";
     READ_LANE = "read_lane.sqlite.sql";

@@ -1,0 +1,9 @@
+-- The generations of the installation's secret, each encrypted with a master key that is not in this database (docs/adr/0025).
+-- key_id: which master key; tokens_until: until when tokens of this generation are good, which is for ever while it is the newest.
+create table secrets (
+    generation integer primary key,
+    wrapped bytea not null,
+    key_id text not null,
+    made_at bigint not null,
+    tokens_until bigint
+);
