@@ -11,6 +11,8 @@ use crate::token::{self, TokenKey};
 
 /// How every reference begins. 0xff is in no UTF-8 text, and so in no JSON.
 pub const MARK: [u8; 16] = *b"\xff\xfebaton payload\n";
+/// How every sealed payload begins: one that was encrypted before it came to the store.
+pub const SEALED_MARK: [u8; 16] = *b"\xff\xfebaton sealed\n\x01";
 /// How long every reference is. The indexes of the stores know it, too.
 pub const REFERENCE_BYTES: usize = MARK.len() + SAID_BYTES + MAC_BYTES;
 
@@ -71,9 +73,14 @@ impl Reference {
     }
 }
 
-/// True when this must be refused as a payload, because it begins as a reference does.
+/// True when this must be refused as a payload, because it begins as a reference or a sealed payload does.
 pub fn looks_like_a_reference(payload: &[u8]) -> bool {
-    payload.starts_with(&MARK)
+    payload.starts_with(&MARK) || is_sealed(payload)
+}
+
+/// True when this is a payload that one of our servers has sealed: nobody else can bring one.
+pub fn is_sealed(kept: &[u8]) -> bool {
+    kept.starts_with(&SEALED_MARK)
 }
 
 /// True when arrays and objects are deeper in each other than this, if the payload is JSON. Bytes

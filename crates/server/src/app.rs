@@ -111,6 +111,7 @@ pub struct Parts {
     pub loops: LoopReports,
     /// The installation's secret, from which tokens and seals are derived.
     pub secrets: Secrets,
+    pub run_lanes: service::payloads::RunLanes,
     pub(crate) submits: Coalescer<Submission, service::submit::Answered>,
     pub(crate) starts: Coalescer<LeaseRef, Verdict>,
     pub(crate) completions: Coalescer<Completion, Verdict>,
@@ -231,6 +232,7 @@ impl App {
             ends,
             stopping: CancellationToken::new(),
             secrets,
+            run_lanes: service::payloads::RunLanes::default(),
             news,
         })))
     }

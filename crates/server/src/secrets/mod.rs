@@ -4,6 +4,7 @@
 //! ([`source::MasterKeySource`]); the newest makes everything new, and those before it open what they have made. A copy of
 //! the database is worth nothing without the master key. docs/adr/0025 has the reasons.
 
+mod payloads;
 mod ring;
 mod source;
 
@@ -175,9 +176,12 @@ impl Secrets {
         Ok(self.ring_for(shown).await?.open_token(shown, open))
     }
 
-    /// A ring that knows the generations of all references among these.
+    /// A ring that knows the generations of all references and sealed payloads among these.
     pub(crate) async fn ring_for_payloads<'a>(&self, kept: impl Iterator<Item = &'a [u8]>) -> Result<Arc<Ring>, Error> {
-        let newest = kept.filter_map(Reference::read).map(|reference| reference.generation).max();
+        let of = |kept: &[u8]| {
+            Reference::read(kept).map(|reference| reference.generation).or_else(|| payloads::generation_of(kept))
+        };
+        let newest = kept.filter_map(of).max();
         self.ring_with(newest.unwrap_or(0)).await
     }
 
@@ -233,7 +237,11 @@ impl Secrets {
             if ring.newest().number() > before.newest().number() {
                 tracing::info!(generation = ring.newest().number(), "there is a new generation of the secret");
             }
-            *self.ring.write().expect("nobody panics while holding it") = Arc::new(ring);
+            let mut now = self.ring.write().expect("nobody panics while holding it");
+            // Somebody may have read the store later than this, and be done before.
+            if ring.newest().number() >= now.newest().number() {
+                *now = Arc::new(ring);
+            }
         }
         *self.keys.lock().expect("nobody panics while holding it") = keys;
         *self.trouble.lock().expect("nobody panics while holding it") = trouble;

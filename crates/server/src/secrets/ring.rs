@@ -1,19 +1,24 @@
 //! The generations of the installation's secret, opened: what tokens, seals and signatures are made with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use baton_core::Millis;
 use baton_core::payload::Reference;
 use baton_core::token::{self, TokenKey};
 use baton_store::{StoredSecrets, WrappedSecret};
+use chacha20poly1305::XChaCha20Poly1305;
 use zeroize::Zeroizing;
 
+use super::payloads::{Tag, derived};
 use super::source::MasterKeys;
 use crate::artifacts::{Seal, Seals};
 use crate::entropy::Entropy;
+
+/// Most namespaces whose keys are remembered; beyond it the memory starts anew.
+const PAYLOAD_KEYS_MAX: usize = 10_000;
 
 /// One generation. What is derived from it is derived once.
 pub struct Generation {
@@ -24,6 +29,8 @@ pub struct Generation {
     pub tokens: TokenKey,
     /// Files are sealed with it.
     pub seal: Seal,
+    /// Payloads of namespaces are sealed with these, made on first use.
+    payload_keys: Mutex<HashMap<Tag, XChaCha20Poly1305>>,
     /// When its tokens end, on this machine's clock.
     ends: Option<Instant>,
 }
@@ -41,11 +48,21 @@ impl Generation {
         Generation {
             tokens: TokenKey::new(number, &*secret),
             seal: Seal::new(number, &secret, entropy.clone()),
+            payload_keys: Mutex::default(),
             // One that is too far away to be reckoned with never comes.
             ends: left.and_then(|left| Instant::now().checked_add(left)),
             secret,
             stored,
         }
+    }
+
+    /// The key of a namespace.
+    pub(super) fn payload_key(&self, tag: Tag) -> XChaCha20Poly1305 {
+        let mut keys = self.payload_keys.lock().expect("nobody panics while holding it");
+        if keys.len() > PAYLOAD_KEYS_MAX {
+            keys.clear();
+        }
+        keys.entry(tag).or_insert_with(|| derived(&self.secret, b"baton: payloads of the namespace ", &tag)).clone()
     }
 
     /// Which one it is.

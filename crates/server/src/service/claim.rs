@@ -233,6 +233,7 @@ async fn named(app: &App, worker: WorkerId, claimed: Vec<Claimed>) -> Result<Vec
     let mut runs = Vec::with_capacity(claimed.len());
     for (run, _) in claimed {
         let lane = app.lanes.name(run.lane).await?.ok_or(Error::Internal)?;
+        app.run_lanes.note(app, run.run, run.lane);
         runs.push(ClaimedRun {
             run_id: run.run.to_string(),
             lease: token::lease(&ring.newest().tokens, run.run, run.epoch, &lane.namespace),

@@ -186,6 +186,46 @@ impl Server {
         self
     }
 
+    /// Whether these bytes are anywhere in the database or in the storage.
+    pub async fn holds(&self, needle: &str) -> bool {
+        let has = |bytes: &[u8]| bytes.windows(needle.len()).any(|window| window == needle.as_bytes());
+        let mut folders = vec![std::path::PathBuf::from(self.settings.storage())];
+        match &self.settings.database_url {
+            None => folders.push(self.settings.data.clone()),
+            Some(url) => {
+                let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+                tokio::spawn(connection);
+                let tables = "select table_name::text from information_schema.tables where table_schema = 'public'";
+                let hexadecimal: String = needle.bytes().map(|byte| format!("{byte:02x}")).collect();
+                for table in client.query(tables, &[]).await.unwrap() {
+                    let rows = format!("select t::text from {:?} t", table.get::<_, String>(0));
+                    for row in client.query(&rows, &[]).await.unwrap() {
+                        let text: String = row.get(0);
+                        if text.contains(needle) || text.contains(&hexadecimal) {
+                            return true;
+                        }
+                    }
+                }
+            }
+        }
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).into_iter().flatten().map(Result::unwrap) {
+                match entry.file_type().unwrap().is_dir() {
+                    true => folders.push(entry.path()),
+                    false if has(&std::fs::read(entry.path()).unwrap_or_default()) => return true,
+                    false => {}
+                }
+            }
+        }
+        false
+    }
+
+    /// Seals payloads of a namespace from now on, or no longer.
+    pub async fn seal(&self, namespace: &str, seal: bool) {
+        let change = baton::proto::ChangeNamespace { seal_payloads: Some(seal), ..Default::default() };
+        self.client.change_namespace(namespace, &change).await.unwrap();
+    }
+
     /// Tells the server to stop, as SIGTERM does.
     pub fn stop(&self) {
         self.stop.cancel();

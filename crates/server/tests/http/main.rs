@@ -29,6 +29,7 @@ mod runs;
 mod scheduler;
 mod schedules;
 mod scopes;
+mod sealed;
 mod secrets;
 mod settings;
 mod shutdown;

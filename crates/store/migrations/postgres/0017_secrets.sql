@@ -7,3 +7,6 @@ create table secrets (
     made_at bigint not null,
     tokens_until bigint
 );
+
+-- Whether inputs, outputs and other payloads of a namespace are encrypted before they come here.
+alter table namespaces add column seal_payloads boolean not null default false;

@@ -7,3 +7,6 @@ create table secrets (
     made_at integer not null,
     tokens_until integer
 );
+
+-- Whether inputs, outputs and other payloads of a namespace are encrypted before they come here.
+alter table namespaces add column seal_payloads integer not null default 0;

@@ -143,6 +143,7 @@ pub(crate) async fn taken(app: &App, runs: Vec<(Claimed, Journal)>, now: Millis)
     for (claimed, journal) in runs {
         let lane = app.lanes.name(claimed.lane).await?.ok_or(Error::Internal)?;
         let lease = token::lease(&ring.newest().tokens, claimed.run, claimed.epoch, &lane.namespace);
+        app.run_lanes.note(app, claimed.run, claimed.lane);
         all.push(Taken { claimed, lease, lane, journal, now });
     }
     Ok(all)
