@@ -78,6 +78,8 @@ class World:
             "BATON_HEARTBEAT_INTERVAL_MS": str(HEARTBEAT_MS),
             "BATON_CANCEL_GRACE_MS": str(CANCEL_GRACE_MS),
             "BATON_LOG_FORMAT": "json",
+            # Servers of one database need the same one.
+            "BATON_MASTER_KEY": "bmk_" + "0" * 52,
         }
         return Process(
             self.network,

@@ -20,8 +20,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use commands::{
-    agent, audit, build, completion, doctor, key, namespace, pool, queue, run, schedule, serve, settings, storage,
-    submit, worker, workflow,
+    agent, audit, build, completion, doctor, key, namespace, pool, queue, run, schedule, secret, serve, settings,
+    storage, submit, worker, workflow,
 };
 use connection::Connection;
 use exit::Exit;
@@ -119,6 +119,9 @@ enum Command {
     /// Make and revoke API keys.
     #[command(subcommand)]
     Key(key::KeyCommand),
+    /// Make, look at and change the master key and the secret it wraps.
+    #[command(subcommand)]
+    Secret(secret::SecretCommand),
     /// Look at settings, and change them while the servers run.
     #[command(subcommand)]
     Settings(settings::SettingsCommand),
@@ -179,6 +182,7 @@ async fn execute(cli: Cli) -> Result<(), Exit> {
         Command::Schedule(command) => schedule::execute(&connection, command).await,
         Command::Namespace(command) => namespace::execute(&connection.client()?, command).await,
         Command::Key(command) => key::execute(&connection.client()?, command).await,
+        Command::Secret(command) => secret::execute(&connection, command).await,
         Command::Settings(command) => settings::execute(&connection.client()?, command).await,
         Command::Storage(command) => storage::execute(&connection, command).await,
         Command::Audit(command) => audit::execute(&connection.client()?, command).await,

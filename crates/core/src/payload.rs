@@ -7,10 +7,12 @@
 use subtle::ConstantTimeEq;
 use uuid::Uuid;
 
-use crate::token;
+use crate::token::{self, TokenKey};
 
 /// How every reference begins. 0xff is in no UTF-8 text, and so in no JSON.
 pub const MARK: [u8; 16] = *b"\xff\xfebaton payload\n";
+/// How every sealed payload begins: one that was encrypted before it came to the store.
+pub const SEALED_MARK: [u8; 16] = *b"\xff\xfebaton sealed\n\x01";
 /// How long every reference is. The indexes of the stores know it, too.
 pub const REFERENCE_BYTES: usize = MARK.len() + SAID_BYTES + MAC_BYTES;
 
@@ -26,28 +28,33 @@ pub struct Reference {
     pub size: u64,
     /// The SHA-256 sum of it.
     pub sha256: [u8; 32],
+    /// Which generation of the installation's secret has signed this.
+    pub generation: u32,
 }
+
+/// The size and, in its highest bits, the generation, which is 0 where nobody knew of generations.
+const SIZE_BITS: u32 = 48;
 
 impl Reference {
     /// As it stands in a row.
-    pub fn write(&self, secret: &[u8]) -> Vec<u8> {
-        let said = self.said();
-        [&MARK[..], &said, &token::payload(secret, &said)].concat()
+    pub fn write(&self, key: &TokenKey) -> Vec<u8> {
+        let said = Reference { generation: key.generation(), ..*self }.said();
+        [&MARK[..], &said, &token::payload(key, &said)].concat()
     }
 
     fn said(&self) -> [u8; SAID_BYTES] {
         let mut said = [0; SAID_BYTES];
         said[..16].copy_from_slice(self.id.as_bytes());
-        said[16..24].copy_from_slice(&self.size.to_be_bytes());
+        let size = self.size | u64::from(self.generation) << SIZE_BITS;
+        said[16..24].copy_from_slice(&size.to_be_bytes());
         said[24..].copy_from_slice(&self.sha256);
         said
     }
 
-    /// Reads a reference that one of our servers has written with this secret; anything else is no reference.
-    pub fn open(secret: &[u8], kept: &[u8]) -> Option<Reference> {
-        let reference = Reference::read(kept)?;
+    /// Checks that one of our servers has written what was read as this, with this key; anything else is no reference.
+    pub fn is_signed(&self, key: &TokenKey, kept: &[u8]) -> bool {
         let mac = &kept[MARK.len() + SAID_BYTES..];
-        bool::from(token::payload(secret, &reference.said()).ct_eq(mac)).then_some(reference)
+        key.generation() == self.generation && bool::from(token::payload(key, &self.said()).ct_eq(mac))
     }
 
     /// Reads what has the form of a reference, to count with. Nothing may be fetched for it.
@@ -56,13 +63,24 @@ impl Reference {
         let (id, rest) = said.split_first_chunk::<16>()?;
         let (size, rest) = rest.split_first_chunk::<8>()?;
         let (sha256, _) = rest.split_first_chunk::<32>()?;
-        Some(Reference { id: Uuid::from_bytes(*id), size: u64::from_be_bytes(*size), sha256: *sha256 })
+        let size = u64::from_be_bytes(*size);
+        Some(Reference {
+            id: Uuid::from_bytes(*id),
+            size: size & ((1 << SIZE_BITS) - 1),
+            sha256: *sha256,
+            generation: (size >> SIZE_BITS) as u32,
+        })
     }
 }
 
-/// True when this must be refused as a payload, because it begins as a reference does.
+/// True when this must be refused as a payload, because it begins as a reference or a sealed payload does.
 pub fn looks_like_a_reference(payload: &[u8]) -> bool {
-    payload.starts_with(&MARK)
+    payload.starts_with(&MARK) || is_sealed(payload)
+}
+
+/// True when this is a payload that one of our servers has sealed: nobody else can bring one.
+pub fn is_sealed(kept: &[u8]) -> bool {
+    kept.starts_with(&SEALED_MARK)
 }
 
 /// True when arrays and objects are deeper in each other than this, if the payload is JSON. Bytes
@@ -109,18 +127,29 @@ pub fn size(kept: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    const SECRET: &[u8] = b"an installation's secret";
+    fn key(generation: u32) -> TokenKey {
+        TokenKey::new(generation, b"an installation's secret")
+    }
 
     fn reference() -> Reference {
-        Reference { id: Uuid::from_bytes([7; 16]), size: 10 << 20, sha256: [9; 32] }
+        Reference { id: Uuid::from_bytes([7; 16]), size: 10 << 20, sha256: [9; 32], generation: 3 }
+    }
+
+    fn open(key: &TokenKey, kept: &[u8]) -> Option<Reference> {
+        Reference::read(kept).filter(|reference| reference.is_signed(key, kept))
     }
 
     #[test]
     fn a_reference_comes_back_and_has_the_length_that_the_indexes_know() {
-        let kept = reference().write(SECRET);
+        let kept = reference().write(&key(3));
         assert_eq!((kept.len(), REFERENCE_BYTES, kept[0]), (88, 88, 0xff));
-        assert_eq!(Reference::open(SECRET, &kept), Some(reference()));
+        assert_eq!(open(&key(3), &kept), Some(reference()));
         assert_eq!((size(&kept), size(b"{}")), (10 << 20, 2));
+        assert_eq!(open(&key(4), &kept), None, "another generation");
+        let oldest = Reference { generation: 0, ..reference() };
+        assert_eq!(open(&key(0), &oldest.write(&key(0))), Some(oldest));
+        let newest = Reference { generation: token::GENERATION_MAX, ..reference() };
+        assert_eq!(open(&key(token::GENERATION_MAX), &newest.write(&key(token::GENERATION_MAX))), Some(newest));
         assert!(std::str::from_utf8(&kept).is_err() && looks_like_a_reference(&kept));
     }
 
@@ -140,16 +169,16 @@ mod tests {
 
     #[test]
     fn what_somebody_made_up_is_no_reference() {
-        let kept = reference().write(b"another secret");
-        assert_eq!(Reference::open(SECRET, &kept), None);
-        let good = reference().write(SECRET);
+        let kept = reference().write(&TokenKey::new(3, b"another secret"));
+        assert_eq!(open(&key(3), &kept), None);
+        let good = reference().write(&key(3));
         for at in 0..good.len() {
             let mut forged = good.clone();
             forged[at] ^= 1;
-            assert_eq!(Reference::open(SECRET, &forged), None, "byte {at}");
+            assert_eq!(open(&key(3), &forged), None, "byte {at}");
         }
         for wrong in [&good[..87], &[&good[..], b"x"].concat(), b"", b"{}", &MARK] {
-            assert_eq!(Reference::open(SECRET, wrong), None);
+            assert_eq!(open(&key(3), wrong), None);
         }
     }
 }

@@ -12,6 +12,7 @@ mod namespace;
 mod pool;
 mod run;
 mod schedule;
+mod secrets;
 mod settings;
 mod time;
 #[cfg(feature = "grpc")]
@@ -25,6 +26,7 @@ pub use namespace::*;
 pub use pool::*;
 pub use run::*;
 pub use schedule::*;
+pub use secrets::*;
 pub use settings::*;
 pub use time::Time;
 pub use work::*;

@@ -24,6 +24,9 @@ pub struct CreateNamespace {
     /// Most schedules; no limit unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedules_max: Option<u64>,
+    /// Encrypt inputs, outputs and other payloads before they reach the database.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub seal_payloads: bool,
 }
 
 /// A change of a namespace. What is left out stays as it is; null clears a limit.
@@ -46,6 +49,9 @@ pub struct ChangeNamespace {
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<u64>))]
     pub schedules_max: Option<Option<u64>>,
+    /// Whether new payloads are encrypted. Those that are there stay as they are, and readable.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seal_payloads: Option<bool>,
 }
 
 /// Why a namespace is to take nothing new.
@@ -84,6 +90,9 @@ pub struct NamespaceView {
     /// Most schedules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedules_max: Option<u64>,
+    /// True when new payloads are encrypted before they reach the database.
+    #[serde(default)]
+    pub seal_payloads: bool,
 }
 
 /// A page of namespaces, by name.

@@ -1,6 +1,9 @@
 //! Calls about keys, the audit log, settings and the server itself.
 
-use baton_proto::{AuditPage, ChangeSettings, CreateKey, CreatedKey, Keys, RotateKey, ServerHealth, SettingList};
+use baton_proto::{
+    AuditPage, ChangeSettings, CreateKey, CreatedKey, Keys, RotateKey, RotateSecret, RotatedSecret, SecretStatus,
+    ServerHealth, SettingList,
+};
 
 use crate::client::Call;
 use crate::filter::{Query, encode};
@@ -42,6 +45,16 @@ impl Client {
     pub async fn audit_log_after(&self, line: i64, limit: Option<usize>) -> Result<AuditPage, ClientError> {
         let query = Query::new("/api/v1/audit").page(limit, Some(&line.to_string()), false);
         self.json(Call::get(query.add("oldest_first", Some("true")).path)).await
+    }
+
+    /// Where the master key is, and which generations of the installation's secret it wraps.
+    pub async fn secret_status(&self) -> Result<SecretStatus, ClientError> {
+        self.json(Call::get("/api/v1/secrets")).await
+    }
+
+    /// Makes a new generation of the installation's secret.
+    pub async fn rotate_secret(&self, rotation: &RotateSecret) -> Result<RotatedSecret, ClientError> {
+        self.json(Call::post("/api/v1/secrets/rotate").body(rotation)?).await
     }
 
     /// The settings that can be changed while the servers run.

@@ -12,7 +12,7 @@ use baton_store::{
 use tokio_util::sync::CancellationToken;
 
 use crate::answers::Answers;
-use crate::artifacts::{Cache, Seal, Storage, UploadLimits, Uploads};
+use crate::artifacts::{Cache, Storage, UploadLimits, Uploads};
 use crate::audit::Audit;
 use crate::auth::Keys;
 use crate::backlog::Backlogs;
@@ -31,6 +31,7 @@ use crate::namespaces::KnownNamespaces;
 use crate::polls::Polls;
 use crate::proxies::Proxies;
 use crate::runner_pools::RunnerPools;
+use crate::secrets::{MasterKeySource, Secrets};
 use crate::settings::LiveSettings;
 use crate::store_time::StoreTime;
 use crate::tls::Tls;
@@ -89,7 +90,6 @@ pub struct Parts {
     /// How connections are encrypted, if they are.
     pub tls: OnceLock<Arc<Tls>>,
     pub storage: Storage,
-    pub seal: Seal,
     pub cache: Cache,
     pub uploads: Uploads,
     pub counted: service::builds::overview::Counted,
@@ -112,8 +112,9 @@ pub struct Parts {
     pub stopping: CancellationToken,
     pub hearing: Hearing,
     pub loops: LoopReports,
-    /// The installation's secret, from which lease tokens are derived.
-    pub secret: [u8; 32],
+    /// The installation's secret, from which tokens and seals are derived.
+    pub secrets: Secrets,
+    pub run_lanes: service::payloads::RunLanes,
     pub(crate) submits: Coalescer<Submission, service::submit::Answered>,
     pub(crate) starts: Coalescer<LeaseRef, Verdict>,
     pub(crate) completions: Coalescer<Completion, Verdict>,
@@ -152,9 +153,7 @@ impl App {
         settings: Settings,
         entropy: Arc<dyn Entropy>,
     ) -> Result<App, Error> {
-        let mut fresh = [0; 32];
-        entropy.fill(&mut fresh);
-        let secret = store.secret(fresh).await?;
+        let secrets = Secrets::open(store.clone(), MasterKeySource::of(&settings), entropy.clone()).await?;
         let metrics = Arc::new(Metrics::new());
         // Where the store's clock is moved by hand nobody's time is saved by waiting.
         let gather = store.clock().fixed().is_none().then_some(RENEW_GATHER);
@@ -206,13 +205,12 @@ impl App {
             disks: Disks::new(&settings),
             proxies: Proxies::parse(&settings.trusted_proxies).unwrap_or_default(),
             tls: OnceLock::new(),
-            seal: Seal::new(&secret, entropy.clone()),
             cache: Cache::new(storage.clone(), settings.cache_bytes_max, &entropy),
             uploads: Uploads::new(storage.clone(), upload_limits(&settings), entropy.clone()),
             counted: service::builds::overview::Counted::default(),
             key_workers: service::builds::git::KeyWorkers::default(),
             log_news: Watchers::default(),
-            pools: RunnerPools::new(&store, &settings, &secret, news.clone(), RENEW_GATHER),
+            pools: RunnerPools::new(&store, &settings, secrets.installation(), news.clone(), RENEW_GATHER),
             storage,
             hearing: Hearing::new(store.clock().clone()),
             schedules: Bell::new(store.clock().clone()),
@@ -237,7 +235,8 @@ impl App {
             inboxes,
             ends,
             stopping: CancellationToken::new(),
-            secret,
+            secrets,
+            run_lanes: service::payloads::RunLanes::default(),
             news,
         })))
     }

@@ -77,6 +77,16 @@ pub const POOL_POINTS: &[(&str, &str)] = &[
     ("machines.gone", "machines are gone, and so are their rows"),
 ];
 
+/// As [`POINTS`], on the way of the installation's secret.
+#[cfg(debug_assertions)]
+pub const SECRET_POINTS: &[(&str, &str)] = &[
+    ("secret.key_made", "a master key is in the data directory, and nothing is wrapped with it"),
+    ("secret.kept", "the first generation of the secret is in the store, and the server does not serve"),
+    ("secret.key_added", "a new master key is in the file beside the old one, and wraps nothing"),
+    ("secret.rotated", "all generations are wrapped with the new master key, and the old one is still in the file"),
+    ("secret.key_dropped", "the old master key is gone, and whoever rotated has no answer"),
+];
+
 /// As [`POOL_POINTS`], where runners are registered at GitHub.
 #[cfg(debug_assertions)]
 pub const GITHUB_POINTS: &[(&str, &str)] =
@@ -102,7 +112,11 @@ pub const AGENT_POINTS: &[(&str, &str)] = &[
 
 #[cfg(debug_assertions)]
 fn is_known(name: &str) -> bool {
-    [POINTS, POOL_POINTS, GITHUB_POINTS, AGENT_POINTS].iter().copied().flatten().any(|(known, _)| *known == name)
+    [POINTS, POOL_POINTS, SECRET_POINTS, GITHUB_POINTS, AGENT_POINTS]
+        .iter()
+        .copied()
+        .flatten()
+        .any(|(known, _)| *known == name)
 }
 
 /// Ends the process here, if the environment says so.

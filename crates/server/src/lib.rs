@@ -37,6 +37,7 @@ mod pool_metrics;
 pub mod providers;
 mod proxies;
 mod runner_pools;
+pub mod secrets;
 pub mod service;
 mod settings;
 mod stall;
@@ -203,8 +204,8 @@ pub async fn run(
     }
     let path = settings.data.join(ADDRESS_FILE);
     let left = if tls.is_some() { format!("https://{address}") } else { address.to_string() };
-    let _address_file = AddressFile::leave(path.clone(), left)
-        .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    let _address_file =
+        AddressFile::leave(path.clone(), left).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     println!("Baton listens on {}://{address} (store: {})", settings.scheme(), app.store.kind());
     tell_of_tls(&settings, tls.as_deref(), address);
     tokio::spawn(report_storages(app.storage.clone()));

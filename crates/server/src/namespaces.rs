@@ -2,7 +2,7 @@
 //! Other servers' changes come as hints, and with a look now and then.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use baton_store::{Namespace, NamespaceLimits, Store};
@@ -28,12 +28,19 @@ pub struct KnownNamespaces {
     known: RwLock<HashMap<String, Arc<Known>>>,
     /// The number of the newest change that was seen.
     seen: AtomicI64,
+    /// Whether any namespace seals its payloads: where none does, nobody has to find out whose a payload is.
+    any_seals: AtomicBool,
 }
 
 impl KnownNamespaces {
     /// Reads what the store has.
     pub async fn load(store: Arc<dyn Store>) -> Result<KnownNamespaces, Error> {
-        let namespaces = KnownNamespaces { store, known: RwLock::default(), seen: AtomicI64::new(0) };
+        let namespaces = KnownNamespaces {
+            store,
+            known: RwLock::default(),
+            seen: AtomicI64::new(0),
+            any_seals: AtomicBool::default(),
+        };
         namespaces.refresh().await?;
         Ok(namespaces)
     }
@@ -60,6 +67,8 @@ impl KnownNamespaces {
         live_runs.forget();
         let name = namespace.name.clone();
         known.insert(name.clone(), Arc::new(Known { namespace, live_runs }));
+        let any_seals = known.values().any(|known| known.namespace.limits.seal_payloads);
+        self.any_seals.store(any_seals, Ordering::Relaxed);
         turned.then_some(name)
     }
 
@@ -70,6 +79,16 @@ impl KnownNamespaces {
     /// True when the namespace takes nothing new, as far as this server knows.
     pub fn is_disabled(&self, name: &str) -> bool {
         self.seen(name).is_some_and(|known| known.namespace.disabled_at.is_some())
+    }
+
+    /// Whether any namespace seals its payloads, as far as this server knows.
+    pub fn any_seals(&self) -> bool {
+        self.any_seals.load(Ordering::Relaxed)
+    }
+
+    /// Whether this one seals its payloads.
+    pub fn seals(&self, name: &str) -> bool {
+        self.any_seals() && self.seen(name).is_some_and(|known| known.namespace.limits.seal_payloads)
     }
 
     /// Refuses what cannot be the name of a new namespace. Those that are there already have the names they have.

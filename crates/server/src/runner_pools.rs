@@ -9,7 +9,6 @@ use baton_core::Millis;
 use baton_core::pools::{ClaimNo, RunnerId};
 use baton_core::token::Hash;
 use baton_store::{Page, Pool, PoolNo, RunnerNews, RunnerSignal, SignalAnswer, Store};
-use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, Semaphore, mpsc};
 
 use crate::bell::Bell;
@@ -86,13 +85,11 @@ impl RunnerPools {
     pub(crate) fn new(
         store: &Arc<dyn Store>,
         settings: &Settings,
-        secret: &[u8],
+        installation: &str,
         news: mpsc::Sender<News>,
         gather: Duration,
     ) -> RunnerPools {
         let (beating, signalling) = (store.clone(), store.clone());
-        let sum = Sha256::new().chain_update(b"installation").chain_update(secret).finalize();
-        let installation = sum.iter().take(5).map(|byte| format!("{byte:02x}")).collect();
         let keeper = Arc::new(Bell::new(store.clock().clone()));
         let ended = Arc::new(Ended::new(keeper.clone()));
         RunnerPools {
@@ -123,7 +120,7 @@ impl RunnerPools {
             news,
             names: Mutex::default(),
             tokens: Mutex::default(),
-            installation,
+            installation: installation.to_owned(),
             url: settings.pool_url.clone(),
             address: OnceLock::new(),
         }

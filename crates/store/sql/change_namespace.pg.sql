@@ -6,7 +6,8 @@ update namespaces set
     disabled_reason = case when $4 then coalesce($5, '') else disabled_reason end,
     live_runs_max = case when $6::boolean then $7::bigint else live_runs_max end,
     workers_max = case when $8::boolean then $9::bigint else workers_max end,
-    schedules_max = case when $10::boolean then $11::bigint else schedules_max end
+    schedules_max = case when $10::boolean then $11::bigint else schedules_max end,
+    seal_payloads = coalesce($12::boolean, seal_payloads)
 from (select coalesce($1::bigint, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now) clock
 where name = $2::text
-returning name, description, created_at, change_no, disabled_at, disabled_reason, live_runs_max, workers_max, schedules_max
+returning name, description, created_at, change_no, disabled_at, disabled_reason, live_runs_max, workers_max, schedules_max, seal_payloads

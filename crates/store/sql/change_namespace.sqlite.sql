@@ -6,5 +6,6 @@ update namespaces set
     disabled_reason = case when ?4 then coalesce(?5, '') else disabled_reason end,
     live_runs_max = case when ?6 then ?7 else live_runs_max end,
     workers_max = case when ?8 then ?9 else workers_max end,
-    schedules_max = case when ?10 then ?11 else schedules_max end
+    schedules_max = case when ?10 then ?11 else schedules_max end,
+    seal_payloads = coalesce(?12, seal_payloads)
 where name = ?2

@@ -89,8 +89,11 @@ pub trait Store: Builds + Workflows + Payloads + Schedules + Namespaces + Pools 
     /// The time on the store's clock; fails when the store cannot be reached or written.
     async fn now(&self) -> StoreResult<Millis>;
 
-    /// A random secret of this installation, made on first use and the same on every server.
-    async fn secret(&self, fresh: [u8; 32]) -> StoreResult<[u8; 32]>;
+    /// The installation's secret, as it is kept here: wrapped.
+    async fn secrets(&self) -> StoreResult<StoredSecrets>;
+    /// Changes it. False when it is no longer as it was `seen`: then nothing is changed, and whoever wants to has to look
+    /// again. A plain secret from before is erased from the files of the store, as far as it is the store's to do so.
+    async fn change_secrets(&self, seen: &StoredSecrets, change: SecretsChange) -> StoreResult<bool>;
     /// The mark of the storage that has this installation's files: the one that was kept first. `found` is the mark of the
     /// storage that asks.
     async fn storage_mark(&self, found: [u8; 16]) -> StoreResult<[u8; 16]>;

@@ -233,7 +233,7 @@ pub struct Namespace {
     pub limits: NamespaceLimits,
 }
 
-/// What a namespace may have; `None` is no limit.
+/// What a namespace may have, where `None` is no limit, and how its payloads are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NamespaceLimits {
     /// Runs that have not ended.
@@ -242,6 +242,8 @@ pub struct NamespaceLimits {
     pub workers_max: Option<u64>,
     /// Schedules.
     pub schedules_max: Option<u64>,
+    /// Payloads are encrypted before they come to the store.
+    pub seal_payloads: bool,
 }
 
 /// A change of a namespace. An outer `None` leaves something as it is; an inner one clears it.
@@ -257,4 +259,6 @@ pub struct NamespaceChange {
     pub workers_max: Option<Option<u64>>,
     /// Most schedules.
     pub schedules_max: Option<Option<u64>>,
+    /// Whether new payloads are encrypted.
+    pub seal_payloads: Option<bool>,
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use baton_store::postgres::{PostgresOptions, PostgresStore};
 use baton_store::{Clock, Hints, Store, StoreError};
-use baton_testkit::{Authority, Certificate, Postgres, ServerTls};
+use baton_testkit::{Authority, Issued, Postgres, ServerTls};
 use tempfile::TempDir;
 use tokio_postgres::NoTls;
 
@@ -30,7 +30,7 @@ impl Files {
     }
 
     /// The parameters that name a client certificate.
-    fn identity(&self, name: &str, made: &Certificate) -> String {
+    fn identity(&self, name: &str, made: &Issued) -> String {
         let certificate = self.write(&format!("{name}.crt"), &made.certificate);
         let key = self.write(&format!("{name}.key"), &made.key);
         format!("sslcert={}&sslkey={}", certificate.display(), key.display())
@@ -92,15 +92,15 @@ async fn check(server: &Postgres, cases: Vec<(String, Wanted)>) {
     }
 }
 
-fn trusting(certificate: Certificate) -> ServerTls {
+fn trusting(certificate: Issued) -> ServerTls {
     ServerTls { certificate, client_authority: None, method: "trust" }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_sslmode_checks_what_it_promises() {
-    let (files, ours, other) = (Files::new(), Authority::new("ours"), Authority::new("other"));
-    let server = Postgres::start_tls(trusting(ours.certificate(&[NAME]))).await;
-    let (ours, other) = (files.write("ours.pem", ours.pem()), files.write("other.pem", other.pem()));
+    let (files, ours, other) = (Files::new(), Authority::new(), Authority::new());
+    let server = Postgres::start_tls(trusting(ours.server(&[NAME]))).await;
+    let (ours, other) = (files.write("ours.pem", &ours.pem()), files.write("other.pem", &other.pem()));
     let untrusted: &[_] = &["db.test:", "signed by nobody", "sslrootcert=FILE"];
     let wrong_name: &[_] = &["other.test", "is for db.test", "subjectAltName", "verify-ca"];
     let at = |host: &str, params: &str| url(&server, host, params);
@@ -142,9 +142,9 @@ async fn each_sslmode_checks_what_it_promises() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_that_has_expired_is_refused_where_certificates_are_looked_at() {
-    let (files, ours) = (Files::new(), Authority::new("ours"));
+    let (files, ours) = (Files::new(), Authority::new());
     let server = Postgres::start_tls(trusting(ours.expired(&[NAME]))).await;
-    let ours = files.write("ours.pem", ours.pem());
+    let ours = files.write("ours.pem", &ours.pem());
     let expired = || Refused(&["its certificate has expired", "renew it"]);
     let at = |params: &str| url(&server, NAME, params);
     check(
@@ -160,8 +160,8 @@ async fn a_certificate_that_has_expired_is_refused_where_certificates_are_looked
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_without_tls_is_used_where_tls_is_only_preferred() {
-    let (files, ours) = (Files::new(), Authority::new("ours"));
-    let ours = files.write("ours.pem", ours.pem());
+    let (files, ours) = (Files::new(), Authority::new());
+    let ours = files.write("ours.pem", &ours.pem());
     let server = Postgres::start().await;
     let none = || Refused(&["the server does not support TLS", "ssl = on", "sslmode=disable"]);
     let at = |params: &str| url(&server, NAME, params);
@@ -182,17 +182,17 @@ async fn a_server_without_tls_is_used_where_tls_is_only_preferred() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn client_certificates_prove_who_a_server_is() {
-    let (files, ours, other) = (Files::new(), Authority::new("ours"), Authority::new("other"));
+    let (files, ours, other) = (Files::new(), Authority::new(), Authority::new());
     let server = Postgres::start_tls(ServerTls {
-        certificate: ours.certificate(&[NAME]),
-        client_authority: Some(ours.pem().into()),
+        certificate: ours.server(&[NAME]),
+        client_authority: Some(ours.pem()),
         method: "cert",
     })
     .await;
-    let full = rooted("verify-full", &files.write("ours.pem", ours.pem()));
-    let good = files.identity("good", &ours.client("baton"));
-    let foreign = files.identity("foreign", &other.client("baton"));
-    let somebody = files.identity("somebody", &ours.client("somebody"));
+    let full = rooted("verify-full", &files.write("ours.pem", &ours.pem()));
+    let good = files.identity("good", &ours.client("baton", None, &[]));
+    let foreign = files.identity("foreign", &other.client("baton", None, &[]));
+    let somebody = files.identity("somebody", &ours.client("somebody", None, &[]));
     let at = |params: &str| url(&server, NAME, params);
     check(
         &server,
@@ -210,9 +210,9 @@ async fn client_certificates_prove_who_a_server_is() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_that_has_signed_itself_can_be_trusted_by_name() {
     let files = Files::new();
-    let own = Certificate::self_signed(&[NAME]);
+    let own = Issued::self_signed(&[NAME]);
     let server = Postgres::start_tls(trusting(own.clone())).await;
-    let another = files.write("another.pem", &Certificate::self_signed(&[NAME]).certificate);
+    let another = files.write("another.pem", &Issued::self_signed(&[NAME]).certificate);
     let own = files.write("own.pem", &own.certificate);
     let at = |host: &str, params: &str| url(&server, host, params);
     check(
@@ -229,13 +229,13 @@ async fn a_certificate_that_has_signed_itself_can_be_trusted_by_name() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_is_bound_to_the_channel_it_goes_through() {
-    let (files, ours) = (Files::new(), Authority::new("ours"));
-    let tls = ServerTls { method: "scram-sha-256", ..trusting(ours.certificate(&[NAME])) };
+    let (files, ours) = (Files::new(), Authority::new());
+    let tls = ServerTls { method: "scram-sha-256", ..trusting(ours.server(&[NAME])) };
     let server = Postgres::start_tls(tls).await;
     let (client, connection) = tokio_postgres::connect(&server.url(), NoTls).await.unwrap();
     tokio::spawn(connection);
     client.batch_execute("alter role baton password 'PASS-CANARY'").await.unwrap();
-    let full = rooted("verify-full", &files.write("ours.pem", ours.pem()));
+    let full = rooted("verify-full", &files.write("ours.pem", &ours.pem()));
     let at = |params: &str| url(&server, NAME, params);
     check(
         &server,
@@ -251,10 +251,10 @@ async fn a_password_is_bound_to_the_channel_it_goes_through() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_several_hosts_each_is_checked_by_its_own_name() {
-    let (files, ours) = (Files::new(), Authority::new("ours"));
-    let first = Postgres::start_tls(trusting(ours.certificate(&["one.test"]))).await;
-    let second = Postgres::start_tls(trusting(ours.certificate(&["two.test"]))).await;
-    let full = rooted("verify-full", &files.write("ours.pem", ours.pem()));
+    let (files, ours) = (Files::new(), Authority::new());
+    let first = Postgres::start_tls(trusting(ours.server(&["one.test"]))).await;
+    let second = Postgres::start_tls(trusting(ours.server(&["two.test"]))).await;
+    let full = rooted("verify-full", &files.write("ours.pem", &ours.pem()));
     let ports = [&first, &second].map(|server| server.address().port());
     let at = |names: [&str; 2]| {
         let [one, two] = names;

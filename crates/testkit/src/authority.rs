@@ -1,6 +1,7 @@
 //! An authority that vouches for whatever a test asks it to.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -39,7 +40,10 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        params.distinguished_name = name("an authority of the tests", None);
+        // Of two with one name a client could not say that it does not know the other.
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        params.distinguished_name = name(&format!("authority {number} of the tests"), None);
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key"));
         Authority { issuer: issuer.expect("a certificate") }
     }
@@ -85,6 +89,17 @@ impl Authority {
 }
 
 impl Issued {
+    /// One that has signed itself and calls itself an authority, as `openssl req -x509` makes them.
+    pub fn self_signed(names: &[&str]) -> Issued {
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        let mut params = CertificateParams::new(names).expect("good names");
+        params.distinguished_name = name("a server", None);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.self_signed(&key).expect("a certificate").pem();
+        Issued { certificate, key: key.serialize_pem() }
+    }
+
     /// Writes both into a directory, under this name, and returns where certificate and key are.
     pub fn write(&self, directory: &Path, name: &str) -> (PathBuf, PathBuf) {
         let paths = (directory.join(format!("{name}.crt")), directory.join(format!("{name}.key")));

@@ -4,14 +4,12 @@
 //! * [`Authority`]: certificates, good and bad ones.
 //! * [`Process`] and [`Baton`]: programs that are killed, stopped and started again on purpose.
 //! * [`Proxy`]: a network that loses answers.
-//! * [`Authority`]: certificates, good ones and others.
 //! * [`GitHub`]: as much of GitHub's API as runners need.
 //!
 //! Nothing started here outlives the test process, however that one ends.
 
 mod authority;
 mod baton;
-mod certificates;
 mod databases;
 mod github;
 pub mod http2;
@@ -24,7 +22,6 @@ mod watchdog;
 
 pub use authority::{Authority, Issued};
 pub use baton::Baton;
-pub use certificates::{Authority, Certificate};
 pub use databases::{Database, POSTGRES_VARIABLE, database};
 pub use github::{GITHUB_TOKEN, GitHub, GitHubFault, GitHubRunner};
 pub use pgbouncer::PgBouncer;

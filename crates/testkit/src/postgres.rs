@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 use tokio_postgres::NoTls;
 
-use crate::certificates::Certificate;
+use crate::authority::Issued;
 use crate::databases::{self, Database};
 use crate::process::signal;
 use crate::watchdog::Watchdog;
@@ -42,7 +42,7 @@ pub struct Postgres {
 #[derive(Clone, Debug)]
 pub struct ServerTls {
     /// What it shows.
-    pub certificate: Certificate,
+    pub certificate: Issued,
     /// Whose client certificates it takes, as PEM.
     pub client_authority: Option<String>,
     /// How who comes over TLS proves who they are: the last word of a line of `pg_hba.conf`. Whoever comes

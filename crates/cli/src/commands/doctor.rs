@@ -5,10 +5,11 @@ mod tls;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use baton::proto::{KeyView, PAGE_MAX, PoolView, StorageState};
+use baton::proto::{KeyView, PAGE_MAX, PoolView, SecretStatus, StorageState};
 use baton::{Client, ClientError};
 use baton_core::pools::RunnerState;
 use baton_server::artifacts::Storage;
+use baton_server::secrets::MasterKeySource;
 use baton_server::{Settings, SettingsFlags};
 use baton_store::{Clock, StoreError};
 use clap::Args;
@@ -26,6 +27,8 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A key that ends within a week is told of.
 const EXPIRES_SOON_MS: i64 = 7 * 24 * 60 * 60 * 1_000;
+/// A secret that is older than this is to be rotated: a year and a month.
+const ROTATION_DUE_MS: i64 = 396 * 24 * 60 * 60 * 1_000;
 const DISK_FREE_WARN: u64 = 1 << 30;
 const DISK_FREE_FAIL: u64 = 100 << 20;
 /// A clock that is off by more confuses people who compare logs; it breaks nothing.
@@ -111,6 +114,7 @@ pub async fn doctor(connection: &Connection, args: DoctorArgs) -> Result<(), Exi
         checks.extend(check_pools(&client).await);
         checks.extend(check_legacy_auth(&client).await);
         checks.extend(check_expiry(&client).await);
+        checks.extend(check_master_key(&client).await);
     }
     if let Ok(settings) = &settings
         && (!server_answers || settings.sqlite_path().is_none())
@@ -300,6 +304,46 @@ fn ending(keys: &[KeyView], now: i64) -> Option<Check> {
     (!soon.is_empty()).then(|| Check::warn("keys that end", soon.join(", "), todo))
 }
 
+/// Where the master key is, and what that means. Only a key for all namespaces can see it.
+async fn check_master_key(client: &Client) -> Option<Check> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_millis() as i64;
+    Some(master_key(&client.secret_status().await.ok()?, now))
+}
+
+fn master_key(status: &SecretStatus, now: i64) -> Check {
+    let (name, place) = ("master key", &status.place);
+    let found = format!("{} from {place}", status.key_id);
+    if let Some(trouble) = &status.trouble {
+        return Check::fail(
+            name,
+            trouble,
+            "docs/secrets.md, \"Several servers\", says how to hand a key to all of them",
+        );
+    }
+    if let Some(mode) = &status.mode_too_wide {
+        return Check::warn(
+            name,
+            format!("{found} has the mode {mode}: others can read it"),
+            format!("chmod 600 {place}"),
+        );
+    }
+    let made_at = status.generations.last().map_or(now, |newest| newest.made_at.0);
+    if now - made_at > ROTATION_DUE_MS {
+        let days = (now - made_at) / (24 * 60 * 60 * 1_000);
+        return Check::warn(name, format!("{found}; the secret it wraps is {days} days old"), "baton secret rotate");
+    }
+    match status.source.as_str() {
+        "data_directory" => Check::ok(
+            name,
+            format!(
+                "{found}, beside what it protects: a copy of the whole directory has both. Keep a copy of the key elsewhere, \
+                 and backups without it; master_key_file or master_key_command take it from another place (docs/secrets.md)"
+            ),
+        ),
+        _ => Check::ok(name, found),
+    }
+}
+
 async fn check_pools(client: &Client) -> Option<Check> {
     let (mut pools, mut cursor) = (Vec::new(), None);
     loop {
@@ -344,10 +388,16 @@ async fn check_store(settings: &Settings) -> Vec<Check> {
         let now = store.now().await;
         let after = Clock::Real.local();
         let kind = store.kind();
+        let master = MasterKeySource::of(settings);
+        let key = match baton_server::secrets::check(&*store, &master).await {
+            Ok(Some(id)) => Check::ok("master key", format!("{id} from {}", master.place())),
+            Ok(None) => Check::ok("master key", "none is needed yet; `baton serve` makes one unless one is given"),
+            Err(error) => Check::fail("master key", error, "docs/secrets.md says what to do"),
+        };
         store.close().await;
-        Ok::<_, StoreError>((kind, now? - (before + after) / 2))
+        Ok::<_, StoreError>((kind, now? - (before + after) / 2, key))
     };
-    let (kind, off) = match tokio::time::timeout(STORE_TIMEOUT, opened).await {
+    let (kind, off, key) = match tokio::time::timeout(STORE_TIMEOUT, opened).await {
         Ok(Ok(opened)) => opened,
         Ok(Err(error)) => return vec![closed(settings, &error)],
         Err(_) => return vec![Check::fail(name, "no answer in time", "look at the database and its address")],
@@ -360,7 +410,7 @@ async fn check_store(settings: &Settings) -> Vec<Check> {
             "nothing breaks (times come from the store), but set it right with NTP",
         ),
     };
-    vec![Check::ok(name, format!("{kind}, reachable and migrated")), clock]
+    vec![Check::ok(name, format!("{kind}, reachable and migrated")), clock, key]
 }
 
 /// What is wrong with a store that cannot be opened. An SQLite store lets in one server and nobody else.
@@ -403,6 +453,28 @@ mod tests {
         assert!(ending(&quiet, now).is_none());
         let found = ending(&[key("d", Some("2026-01-07T23:59:59Z"), true)], now).unwrap();
         assert!(found.status == Status::Warn && found.found == "d (ci) on 2026-01-07T23:59:59.000Z", "{}", found.found);
+    }
+
+    #[test]
+    fn where_the_master_key_is_and_what_that_means_is_said() {
+        let status = |more: serde_json::Value| -> SecretStatus {
+            let mut value = json!({"key_id": "mk_1", "source": "file", "place": "/k", "key_ids": ["mk_1"],
+                "makes_master_key": false, "generations": [{"generation": 1, "key_id": "mk_1",
+                "made_at": "2026-01-01T00:00:00Z"}]});
+            more.as_object().unwrap().iter().for_each(|(name, one)| value[name] = one.clone());
+            serde_json::from_value(value).unwrap()
+        };
+        let now = 1_767_225_600_000; // 2026-01-01T00:00:00Z
+        for (more, later_ms, expected, words) in [
+            (json!({}), 0, Status::Ok, "mk_1 from /k"),
+            (json!({"source": "data_directory"}), 0, Status::Ok, "a copy of the whole directory has both"),
+            (json!({"mode_too_wide": "644"}), 0, Status::Warn, "others can read it"),
+            (json!({"trouble": "the key mk_2 is not here"}), 0, Status::Fail, "mk_2 is not here"),
+            (json!({}), ROTATION_DUE_MS + 1, Status::Warn, "396 days old"),
+        ] {
+            let check = master_key(&status(more), now + later_ms);
+            assert!(check.status == expected && check.found.contains(words), "{}", check.found);
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub mod pool;
 pub mod queue;
 pub mod run;
 pub mod schedule;
+pub mod secret;
 pub mod serve;
 pub mod settings;
 pub mod storage;

@@ -40,6 +40,11 @@ pub enum NamespaceCommand {
   baton namespace limits mobile --live-runs 10000 --workers 50
   baton namespace limits mobile --schedules none")]
     Limits(LimitsArgs),
+    /// Encrypt new payloads of a namespace before they reach the database, or no longer do.
+    #[command(after_help = "Examples:
+  baton namespace seal mobile on
+  baton namespace seal mobile off    what is sealed stays sealed, and readable")]
+    Seal(SealArgs),
 }
 
 #[derive(Args)]
@@ -58,6 +63,9 @@ pub struct CreateArgs {
     /// Most schedules.
     #[arg(long, value_name = "SCHEDULES")]
     schedules: Option<u64>,
+    /// Encrypt inputs, outputs and other payloads before they reach the database.
+    #[arg(long)]
+    seal_payloads: bool,
     #[command(flatten)]
     format: Format,
 }
@@ -106,6 +114,17 @@ pub struct LimitsArgs {
     schedules: Option<Limit>,
 }
 
+#[derive(Args)]
+pub struct SealArgs {
+    /// The namespace.
+    name: String,
+    /// `on` or `off`.
+    #[arg(value_parser = ["on", "off"])]
+    payloads: String,
+    #[command(flatten)]
+    format: Format,
+}
+
 /// A limit, or none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Limit(Option<u64>);
@@ -127,6 +146,7 @@ pub async fn execute(client: &Client, command: NamespaceCommand) -> Result<(), E
                 live_runs_max: args.live_runs,
                 workers_max: args.workers,
                 schedules_max: args.schedules,
+                seal_payloads: args.seal_payloads,
             };
             let made = client.create_namespace(&namespace).await;
             show(args.format, made.map_err(flags::NAMESPACE_CREATE.explain())?);
@@ -145,9 +165,14 @@ pub async fn execute(client: &Client, command: NamespaceCommand) -> Result<(), E
                 live_runs_max: live_runs.map(|limit| limit.0),
                 workers_max: workers.map(|limit| limit.0),
                 schedules_max: schedules.map(|limit| limit.0),
+                seal_payloads: None,
             };
             let changed = client.change_namespace(&name, &change).await;
             show(format, changed.map_err(flags::NAMESPACE_LIMITS.explain())?);
+        }
+        NamespaceCommand::Seal(SealArgs { name, payloads, format }) => {
+            let change = ChangeNamespace { seal_payloads: Some(payloads == "on"), ..ChangeNamespace::default() };
+            show(format, client.change_namespace(&name, &change).await?);
         }
     }
     Ok(())
@@ -161,8 +186,15 @@ fn show(format: Format, namespace: NamespaceView) {
 }
 
 fn table(page: &NamespacePage) -> String {
-    let mut table =
-        Table::new(&["namespace", "disabled", "max live runs", "max workers", "max schedules", "description"]);
+    let mut table = Table::new(&[
+        "namespace",
+        "disabled",
+        "max live runs",
+        "max workers",
+        "max schedules",
+        "payloads",
+        "description",
+    ]);
     for namespace in &page.namespaces {
         let disabled = match (&namespace.disabled_at, &namespace.disabled_reason) {
             (None, _) => "no".to_owned(),
@@ -175,6 +207,7 @@ fn table(page: &NamespacePage) -> String {
             or_dash(namespace.live_runs_max),
             or_dash(namespace.workers_max),
             or_dash(namespace.schedules_max),
+            if namespace.seal_payloads { "sealed" } else { "plain" }.to_owned(),
             or_dash(Some(&namespace.description).filter(|description| !description.is_empty())),
         ]);
     }

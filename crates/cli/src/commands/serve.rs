@@ -60,6 +60,9 @@ pub struct ServeArgs {
     /// servers run.
     #[arg(long, value_name = "URL")]
     storage_mirror: Option<String>,
+    /// A file that has the master key, or several, one a line; DIR/master.key, which is made, unless given.
+    #[arg(long, value_name = "FILE")]
+    master_key_file: Option<PathBuf>,
     #[command(flatten)]
     log: LogArgs,
 }
@@ -80,6 +83,7 @@ pub async fn serve(connection: &Connection, args: ServeArgs) -> Result<(), Exit>
         storage: args.storage,
         storage_mirror: args.storage_mirror,
         api_key: connection.api_key.clone(),
+        master_key_file: args.master_key_file,
     };
     let settings = load(args.config.as_deref(), flags).map_err(Exit::usage)?;
     let shutdown = signals::shutdown()?;

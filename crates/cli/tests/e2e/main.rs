@@ -34,6 +34,7 @@ mod restored;
 #[cfg(target_os = "linux")]
 mod runner_pools;
 mod schedules;
+mod secrets;
 mod short_claims;
 mod site;
 #[cfg(target_os = "linux")]

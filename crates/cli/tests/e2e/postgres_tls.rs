@@ -20,13 +20,13 @@ struct Vault {
 
 impl Vault {
     fn new() -> Vault {
-        let (authority, files) = (Authority::new("a CA of our own"), tempfile::tempdir().unwrap());
+        let (authority, files) = (Authority::new(), tempfile::tempdir().unwrap());
         std::fs::write(files.path().join("ca.pem"), authority.pem()).unwrap();
         Vault { authority, files }
     }
 
     fn tls(&self, name: &str) -> ServerTls {
-        ServerTls { certificate: self.authority.certificate(&[name]), client_authority: None, method: "trust" }
+        ServerTls { certificate: self.authority.server(&[name]), client_authority: None, method: "trust" }
     }
 
     /// A URL that names these servers by the names in their certificates.

@@ -10,6 +10,8 @@ use tempfile::TempDir;
 
 /// The program under test.
 pub const BATON: &str = env!("CARGO_BIN_EXE_baton");
+/// The master key of servers whose test has no other.
+pub const MASTER_KEY: &str = "bmk_0000000000000000000000000000000000000000000000000000";
 /// The key of every server here.
 pub const API_KEY: &str = "a-key-for-end-to-end-tests";
 /// Queue and type of the runs, unless a test needs more than one.
@@ -100,7 +102,11 @@ pub async fn serve_with(home: &Path, database: Option<&str>, leases: Leases, mor
     }
     let settings = leases.settings();
     let settings = settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let settings: Vec<_> = settings.chain(more.iter().copied()).collect();
+    let mut settings: Vec<_> = settings.chain(more.iter().copied()).collect();
+    if !settings.iter().any(|(name, _)| name.contains("MASTER_KEY")) {
+        // Servers of one database need the same one, wherever their files are.
+        settings.push(("BATON_MASTER_KEY", MASTER_KEY));
+    }
     Baton::serve(&arguments, &settings).await
 }
 

@@ -44,7 +44,7 @@ pub use moving::{Move, MoveError, Moved, Wanting};
 pub use path::{ArtifactPath, Folder, SEGMENT_BYTES_MAX, Segment};
 pub use place::{Entry, Reading, Source, Stat};
 pub use put::{Stored, Terms};
-pub use sealed::{SEALED_BYTES_MAX, Seal};
+pub use sealed::{SEALED_BYTES_MAX, Seal, Seals};
 pub use uploads::tus;
 pub use uploads::{Checksum, Piece, Upload, UploadError, UploadId, UploadLimits, Uploads};
 

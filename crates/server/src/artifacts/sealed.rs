@@ -5,8 +5,10 @@
 //! file that was cut off, put together anew or moved to another name is noticed, and so is every changed bit.
 //!
 //! ```text
-//! "baton-sealed-1\n"  nonce (24)  wrapped key (32 + 16)  nonce of the chunks (19)  chunks (up to 65536 + 16 each)
+//! "baton-sealed-2\n"  generation (4)  nonce (24)  wrapped key (32 + 16)  nonce of the chunks (19)  chunks (up to 65536 + 16 each)
 //! ```
+//!
+//! Files of generation 0, from before the secret had generations, begin with `baton-sealed-1` and do not name it.
 
 use std::sync::Arc;
 
@@ -32,12 +34,15 @@ use crate::entropy::Entropy;
 /// Largest sealed file, in bytes of what is inside.
 pub const SEALED_BYTES_MAX: u64 = 16 << 20;
 
-const MAGIC: &[u8] = b"baton-sealed-1\n";
+const MAGIC: &[u8; 15] = b"baton-sealed-2\n";
+const MAGIC_BEFORE: &[u8; 15] = b"baton-sealed-1\n";
+const GENERATION: usize = 4;
 const NONCE: usize = 24;
 const KEY: usize = 32;
 const TAG: usize = 16;
 const STREAM_NONCE: usize = 19;
-const HEAD: usize = MAGIC.len() + NONCE + KEY + TAG + STREAM_NONCE;
+/// The longest head. The shortest file has more, of either kind.
+const HEAD: usize = MAGIC.len() + GENERATION + NONCE + KEY + TAG + STREAM_NONCE;
 /// Plain bytes of a chunk.
 const CHUNK: usize = 64 << 10;
 const SEALED_CHUNK: usize = CHUNK + TAG;
@@ -45,6 +50,7 @@ const SEALED_CHUNK: usize = CHUNK + TAG;
 /// Seals and opens files. The key it holds is good for nothing else.
 #[derive(Clone)]
 pub struct Seal {
+    generation: u32,
     wrapping: XChaCha20Poly1305,
     entropy: Arc<dyn Entropy>,
 }
@@ -55,14 +61,26 @@ impl std::fmt::Debug for Seal {
     }
 }
 
+/// The seals that files may have.
+pub trait Seals: Sync {
+    /// That of this generation of the installation's secret.
+    fn of(&self, generation: u32) -> Option<&Seal>;
+}
+
+impl Seals for Seal {
+    fn of(&self, generation: u32) -> Option<&Seal> {
+        (self.generation == generation).then_some(self)
+    }
+}
+
 impl Seal {
-    /// Derives the key from the installation's secret.
-    pub fn new(secret: &[u8; 32], entropy: Arc<dyn Entropy>) -> Seal {
+    /// Derives the key from a generation of the installation's secret.
+    pub fn new(generation: u32, secret: &[u8; 32], entropy: Arc<dyn Entropy>) -> Seal {
         let mut key = Zeroizing::new([0; KEY]);
         Hkdf::<Sha256>::new(None, secret)
             .expand(b"baton: key that wraps the keys of sealed artifacts", &mut *key)
             .expect("32 bytes are fewer than 255 hashes");
-        Seal { wrapping: XChaCha20Poly1305::new(&Key::from(*key)), entropy }
+        Seal { generation, wrapping: XChaCha20Poly1305::new(&Key::from(*key)), entropy }
     }
 
     /// A fresh key and the head of the file that holds it. The path is bound to it, so that one file cannot take the
@@ -76,15 +94,18 @@ impl Seal {
         let payload = Payload { msg: &*key, aad: path.as_str().as_bytes() };
         let wrapped = self.wrapping.encrypt(&XNonce::from(nonce), payload);
         let wrapped = wrapped.map_err(|_| StorageError::Failed("a key could not be wrapped".into()))?;
-        let head = [MAGIC, &nonce, &wrapped, &stream_nonce].concat();
+        let generation = self.generation.to_be_bytes();
+        let head = match self.generation {
+            0 => [&MAGIC_BEFORE[..], &nonce, &wrapped, &stream_nonce].concat(),
+            _ => [&MAGIC[..], &generation, &nonce, &wrapped, &stream_nonce].concat(),
+        };
         let chunks = EncryptorBE32::from_aead(XChaCha20Poly1305::new(&Key::from(*key)), &stream_nonce.into());
         Ok((head.into(), chunks))
     }
 
     fn open(&self, path: &ArtifactPath, head: &[u8]) -> Result<DecryptorBE32<XChaCha20Poly1305>, StorageError> {
         let damaged = || StorageError::Damaged(format!("{path:?} is not sealed with this installation's secret"));
-        let rest = head.strip_prefix(MAGIC).ok_or_else(damaged)?;
-        let (nonce, rest) = rest.split_first_chunk::<NONCE>().ok_or_else(damaged)?;
+        let (nonce, rest) = head.split_first_chunk::<NONCE>().ok_or_else(damaged)?;
         let (wrapped, rest) = rest.split_first_chunk::<{ KEY + TAG }>().ok_or_else(damaged)?;
         let stream_nonce: [u8; STREAM_NONCE] = rest.try_into().map_err(|_| damaged())?;
         let payload = Payload { msg: wrapped, aad: path.as_str().as_bytes() };
@@ -156,7 +177,7 @@ impl Storage {
 
     /// Opens a sealed file. Each chunk is checked before it is given out, and the end is an error unless it is the true
     /// one: use nothing before the stream has ended well.
-    pub async fn read_sealed(&self, seal: &Seal, path: &ArtifactPath) -> Result<Reading, StorageError> {
+    pub async fn read_sealed(&self, seals: &dyn Seals, path: &ArtifactPath) -> Result<Reading, StorageError> {
         let found = self.stat(path).await?.ok_or(StorageError::NotFound)?;
         let mut opening =
             Opening { reading: self.read(path, 0..found.size).await?, sealed: BytesMut::new(), ended: false };
@@ -164,8 +185,15 @@ impl Storage {
         if opening.sealed.len() < HEAD {
             return Err(StorageError::Damaged(format!("{path:?} is too short to be sealed")));
         }
-        let head = opening.sealed.split_to(HEAD);
-        let chunks = seal.open(path, &head)?;
+        let unknown = || StorageError::Damaged(format!("{path:?} is not sealed with a secret of this installation"));
+        let magic = opening.sealed.split_to(MAGIC.len());
+        let generation = match &magic[..] {
+            known if known == MAGIC => opening.sealed.get_u32(),
+            known if known == MAGIC_BEFORE => 0,
+            _ => return Err(unknown()),
+        };
+        let head = opening.sealed.split_to(HEAD - MAGIC.len() - GENERATION);
+        let chunks = seals.of(generation).ok_or_else(unknown)?.open(path, &head)?;
         let name = path.clone();
         Ok(stream::try_unfold((opening, Some(chunks)), move |(mut opening, chunks)| {
             let damaged = StorageError::Damaged(format!("{name:?} was changed or cut off"));
@@ -186,8 +214,8 @@ impl Storage {
     }
 
     /// Opens a sealed file, all of it.
-    pub async fn open_sealed(&self, seal: &Seal, path: &ArtifactPath) -> Result<Bytes, StorageError> {
-        let mut reading = self.read_sealed(seal, path).await?;
+    pub async fn open_sealed(&self, seals: &dyn Seals, path: &ArtifactPath) -> Result<Bytes, StorageError> {
+        let mut reading = self.read_sealed(seals, path).await?;
         let mut plain = BytesMut::new();
         while let Some(chunk) = reading.next().await {
             plain.extend_from_slice(&chunk?);

@@ -31,6 +31,7 @@ impl NamespaceService for Namespaces {
             live_runs_max: limit(wanted.live_runs_max),
             workers_max: limit(wanted.workers_max),
             schedules_max: limit(wanted.schedules_max),
+            seal_payloads: wanted.seal_payloads,
         };
         let (made, _) = namespaces::create(&self.app, &who.caller, wanted).await?;
         Ok(Response::new(shown(made)))
@@ -68,6 +69,7 @@ impl NamespaceService for Namespaces {
             live_runs_max: request.live_runs_max.map(limit),
             workers_max: request.workers_max.map(limit),
             schedules_max: request.schedules_max.map(limit),
+            seal_payloads: request.seal_payloads,
         };
         let changed = namespaces::change(&self.app, &who.caller, &request.namespace_id, change).await?;
         Ok(Response::new(shown(changed)))
@@ -108,5 +110,6 @@ fn shown(view: NamespaceView) -> v1::Namespace {
         live_runs_max: view.live_runs_max.unwrap_or(0),
         workers_max: small(view.workers_max),
         schedules_max: small(view.schedules_max),
+        seal_payloads: view.seal_payloads,
     }
 }

@@ -12,6 +12,7 @@ mod pools;
 mod queues;
 mod runs;
 mod schedules;
+mod secrets;
 mod settings;
 mod workers;
 

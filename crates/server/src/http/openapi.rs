@@ -9,7 +9,7 @@ use utoipa::openapi::{ContentBuilder, PathItem, Ref, RefOr, ResponseBuilder};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{builds, keys, leases, namespaces, operations, pools, queues, runs, schedules, settings, workers};
+use super::{builds, keys, leases, namespaces, operations, pools, queues, runs, schedules, secrets, settings, workers};
 use crate::App;
 
 #[derive(OpenApi)]
@@ -97,6 +97,8 @@ pub(super) fn documented() -> (Router<App>, utoipa::openapi::OpenApi) {
         .routes(routes!(keys::revoke))
         .routes(routes!(keys::rotate))
         .routes(routes!(keys::audit))
+        .routes(routes!(secrets::status))
+        .routes(routes!(secrets::rotate))
         .routes(routes!(settings::list, settings::change))
         .routes(routes!(operations::healthz))
         .routes(routes!(operations::readyz))

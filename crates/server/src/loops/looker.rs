@@ -58,6 +58,14 @@ pub(super) async fn namespaces(app: &App) -> Result<String, Error> {
     Ok(format!("{} were enabled or disabled", app.refresh_namespaces().await?))
 }
 
+/// Takes over generations of the secret that another server has made.
+pub(super) async fn secrets(app: &App) -> Result<String, Error> {
+    if !app.store.is_shared() {
+        return Ok("nobody else uses this store".into());
+    }
+    Ok(if app.secrets.refresh().await? { "there is a new one" } else { "as they were" }.into())
+}
+
 /// Wakes polls when another server says that it has work for them.
 pub(super) async fn listen(app: App, stop: CancellationToken) {
     loop {
@@ -70,14 +78,18 @@ pub(super) async fn listen(app: App, stop: CancellationToken) {
                 app.inboxes.missed();
                 app.pools.missed();
                 let _ = app.refresh_namespaces().await;
+                let _ = app.secrets.refresh().await;
                 let look = pass(&app).await;
                 tracing::debug!(?look, "some hints may have been missed");
             }
-            Ok(Hints { lanes, workers, runs, runners, claims, namespaces }) => {
+            Ok(Hints { lanes, workers, runs, runners, claims, namespaces, secrets }) => {
                 app.pools.heard(&runners, &claims);
                 if namespaces {
                     // They are also looked at now and then.
                     let _ = app.refresh_namespaces().await;
+                }
+                if secrets {
+                    let _ = app.secrets.refresh().await;
                 }
                 runs.into_iter().for_each(|run| app.inboxes.news(run));
                 workers.into_iter().for_each(|worker| app.workers.tell(worker));

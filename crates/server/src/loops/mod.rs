@@ -44,13 +44,14 @@ const fn timed(name: &'static str, every_ms: fn(&Settings) -> Millis, pass: Pass
     Loop { name, every_ms, pass, bell: None }
 }
 
-const LOOPS: [Loop; 16] = [
+const LOOPS: [Loop; 17] = [
     timed("reaper", |_| 500, |app| Box::pin(reaper::pass(app))),
     timed("unblocker", |_| 1_000, |app| Box::pin(reaper::unblock(app))),
     timed("looker", |_| 1_000, |app| Box::pin(looker::pass(app))),
     timed("settings", |_| 2_000, |app| Box::pin(looker::settings(app))),
     timed("schema", |_| 5_000, |app| Box::pin(looker::schema(app))),
     timed("namespaces", |_| 2_000, |app| Box::pin(looker::namespaces(app))),
+    timed("secrets", |_| 5_000, |app| Box::pin(looker::secrets(app))),
     timed("retention", |_| 60_000, |app| Box::pin(retention::pass(app))),
     timed("collector", |settings| settings.collect_every_ms as Millis, |app| Box::pin(collector::collect(app))),
     timed("sweeper", |settings| settings.collect_every_ms as Millis * 10, |app| Box::pin(collector::sweep(app))),
@@ -206,7 +207,8 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let storage = crate::artifacts::Storage::open(&home.path().to_string_lossy(), std::iter::empty(), 0).unwrap();
         let entropy = Arc::new(SeededEntropy::new(1));
-        let app = App::build(store, storage, crate::Settings::default(), entropy).await.unwrap();
+        let settings = crate::Settings { data: home.path().into(), ..crate::Settings::default() };
+        let app = App::build(store, storage, settings, entropy).await.unwrap();
         assert!(!one_pass(&app, "broken", |_| Box::pin(async { panic!("on purpose") })).await);
         assert!(one_pass(&app, "broken", |_| Box::pin(async { Ok("mended".into()) })).await);
         let report = app.loops.all()["broken"].clone();

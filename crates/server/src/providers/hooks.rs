@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::secrets::MASTER_KEY_VARIABLE;
+
 /// The program that a hook begins with, where that can be told without being a shell.
 fn program(hook: &str) -> Option<&str> {
     let hook = hook.trim_start();
@@ -49,8 +51,13 @@ pub(super) fn check_here(hook: &str, directory: &Path) -> Result<(), String> {
     // A word of the shell, one of its commands, or a program in the path: nobody knows that better
     // than the shell.
     let look = ["-c", "command -v \"$1\"", "sh", program];
-    let found =
-        Command::new("/bin/sh").args(look).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let found = Command::new("/bin/sh")
+        .args(look)
+        .env_remove(MASTER_KEY_VARIABLE)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
     match found {
         Ok(found) if !found.success() => Err(format!(
             "the shell finds no {program}: name it with its path, and begin that with / (or with ./, and it is looked for \

@@ -8,7 +8,7 @@ mod agent_options;
 mod command;
 mod hooks;
 mod local;
-mod process;
+pub(crate) mod process;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -93,7 +93,7 @@ pub(super) fn marked(marks: &[String], directories: &[PathBuf]) -> Vec<Process> 
 
 /// Ends the group of a process when it is dropped, unless it was let go.
 #[derive(Debug)]
-pub(super) struct Group(Option<Pid>);
+pub(crate) struct Group(Option<Pid>);
 
 impl Group {
     /// The group that this process leads.

@@ -229,12 +229,14 @@ async fn named(app: &App, worker: WorkerId, claimed: Vec<Claimed>) -> Result<Vec
         not_handed_over(app, worker).await;
         return Err(error);
     }
+    let ring = app.secrets.ring();
     let mut runs = Vec::with_capacity(claimed.len());
     for (run, _) in claimed {
         let lane = app.lanes.name(run.lane).await?.ok_or(Error::Internal)?;
+        app.run_lanes.note(app, run.run, run.lane);
         runs.push(ClaimedRun {
             run_id: run.run.to_string(),
-            lease: token::lease(&app.secret, run.run, run.epoch, &lane.namespace),
+            lease: token::lease(&ring.newest().tokens, run.run, run.epoch, &lane.namespace),
             epoch: run.epoch.number(),
             queue: lane.queue.clone(),
             kind: lane.kind.clone(),

@@ -7,7 +7,8 @@ use baton_proto::CompleteRun;
 use baton_store::{Completion, Scope, Store, Verdict};
 use bytes::Bytes;
 
-use super::{After, Outcome, each, open_lease, payloads};
+use super::payloads::{self, Of};
+use super::{After, Outcome, each, open_lease};
 use crate::app::RESULT_BATCH;
 use crate::auth::Caller;
 use crate::coalesce::Coalescer;
@@ -72,5 +73,5 @@ async fn completion(app: &App, caller: &Caller, run: RunId, report: CompleteRun)
     let Some(output) = report.output else { return Ok(Completion { lease, output: None }) };
     let output = Bytes::from(String::from(Box::<str>::from(output)));
     payloads::check(app, &output)?;
-    Ok(Completion { lease, output: Some(payloads::keep(app, output).await?) })
+    Ok(Completion { lease, output: Some(payloads::keep(app, Of::Run(run), output).await?) })
 }

@@ -20,6 +20,7 @@ pub mod register;
 pub mod renew;
 pub mod retry;
 pub mod schedules;
+pub mod secrets;
 pub mod settings;
 pub mod sleep;
 pub mod start;
@@ -163,7 +164,13 @@ where
 /// a foreign run is answered as one that was made up.
 pub(crate) async fn open_lease(app: &App, caller: &Caller, run: RunId, lease: &str) -> Result<LeaseRef, Error> {
     caller.has(Scope::Worker)?;
-    match open_lease_at_once(app, caller, run, lease) {
+    let mut opened = open_lease_at_once(app, caller, run, lease);
+    if opened == Err(Unopened::Unknown) {
+        // Another server may have made it a moment ago.
+        app.secrets.ring_for(lease).await?;
+        opened = open_lease_at_once(app, caller, run, lease);
+    }
+    match opened {
         // From before tokens said whose run it is.
         Err(Unopened::Unsure(lease)) => match visible(app, caller, Scope::Worker, run).await {
             Ok(_) => Ok(lease),
@@ -181,21 +188,37 @@ pub(crate) enum Unopened {
     Wrong,
     /// It does not say whose run it is, and the caller's key is not good for all.
     Unsure(LeaseRef),
+    /// It is of a generation of the secret whose time is over.
+    Over,
+    /// It is of a generation of the secret that this server does not know, if anybody does.
+    Unknown,
 }
 
 impl From<Unopened> for Error {
-    fn from(_: Unopened) -> Error {
-        Error::Forbidden("the lease does not belong to this run; send the one the claim gave".into())
+    fn from(why: Unopened) -> Error {
+        match why {
+            Unopened::Over => Error::LeaseLost,
+            Unopened::Wrong | Unopened::Unsure(_) | Unopened::Unknown => {
+                Error::Forbidden("the lease does not belong to this run; send the one the claim gave".into())
+            }
+        }
     }
 }
 
 /// As [`open_lease`], as far as the token itself tells.
 pub(crate) fn open_lease_at_once(app: &App, caller: &Caller, run: RunId, lease: &str) -> Result<LeaseRef, Unopened> {
-    let (epoch, tenant) = token::open_lease(&app.secret, run, lease).ok_or(Unopened::Wrong)?;
+    let (ring, number) = (app.secrets.ring(), token::generation_of(lease));
+    let Some(generation) = ring.get(number) else {
+        return Err(if ring.lacks(number) { Unopened::Unknown } else { Unopened::Wrong });
+    };
+    let (epoch, tenant) = token::open_lease(&generation.tokens, run, lease).ok_or(Unopened::Wrong)?;
+    if !generation.are_tokens_good() {
+        return Err(Unopened::Over);
+    }
     let lease = LeaseRef { run, epoch };
     match (&caller.namespace, tenant) {
         (None, _) => Ok(lease),
-        (Some(own), Some(tenant)) if Tenant::of(&app.secret, own) == tenant => Ok(lease),
+        (Some(own), Some(tenant)) if Tenant::of(&generation.tokens, own) == tenant => Ok(lease),
         (Some(_), Some(_)) => Err(Unopened::Wrong),
         (Some(_), None) => Err(Unopened::Unsure(lease)),
     }

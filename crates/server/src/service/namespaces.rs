@@ -16,6 +16,7 @@ pub async fn create(app: &App, caller: &Caller, wanted: CreateNamespace) -> Resu
         live_runs_max: wanted.live_runs_max,
         workers_max: wanted.workers_max,
         schedules_max: wanted.schedules_max,
+        seal_payloads: wanted.seal_payloads,
     };
     for (what, limit) in named(&limits) {
         check_limit(what, limit)?;
@@ -54,7 +55,7 @@ pub async fn list(app: &App, caller: &Caller, page: Page<String>) -> Result<(Vec
     Ok((all.into_iter().filter(after).take(page.limit).map(view).collect(), total))
 }
 
-/// Changes the description and the limits of a namespace.
+/// Changes the description and the limits of a namespace, and whether its payloads are sealed.
 pub async fn change(app: &App, caller: &Caller, name: &str, wanted: ChangeNamespace) -> Result<NamespaceView, Error> {
     for (what, limit) in [
         ("live_runs_max", wanted.live_runs_max),
@@ -70,6 +71,7 @@ pub async fn change(app: &App, caller: &Caller, name: &str, wanted: ChangeNamesp
         live_runs_max: wanted.live_runs_max,
         workers_max: wanted.workers_max,
         schedules_max: wanted.schedules_max,
+        seal_payloads: wanted.seal_payloads,
     };
     set(app, caller, name, change, "namespace.change", &detail).await
 }
@@ -125,7 +127,7 @@ fn unknown(name: &str) -> Error {
 }
 
 fn named(limits: &NamespaceLimits) -> [(&'static str, Option<u64>); 3] {
-    let NamespaceLimits { live_runs_max, workers_max, schedules_max } = *limits;
+    let NamespaceLimits { live_runs_max, workers_max, schedules_max, seal_payloads: _ } = *limits;
     [("live_runs_max", live_runs_max), ("workers_max", workers_max), ("schedules_max", schedules_max)]
 }
 
@@ -139,7 +141,7 @@ fn check_limit(what: &str, limit: Option<u64>) -> Result<(), Error> {
 
 fn described(limits: &NamespaceLimits) -> String {
     let given = named(limits).into_iter().filter_map(|(what, limit)| Some(format!("{what} {}", limit?)));
-    given.collect::<Vec<_>>().join(", ")
+    given.chain(limits.seal_payloads.then(|| "seal_payloads".to_owned())).collect::<Vec<_>>().join(", ")
 }
 
 fn view(namespace: Namespace) -> NamespaceView {
@@ -153,5 +155,6 @@ fn view(namespace: Namespace) -> NamespaceView {
         live_runs_max: namespace.limits.live_runs_max,
         workers_max: namespace.limits.workers_max,
         schedules_max: namespace.limits.schedules_max,
+        seal_payloads: namespace.limits.seal_payloads,
     }
 }

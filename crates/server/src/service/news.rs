@@ -30,6 +30,8 @@ pub enum News {
     Claim(ClaimNo),
     /// Namespaces were changed.
     Namespaces,
+    /// There is a new generation of the installation's secret.
+    Secrets,
 }
 
 /// Starts the task that tells, and returns where to put the news.
@@ -64,6 +66,7 @@ fn merged(all: &[News]) -> Hints {
             News::Runner(runner) => hints.runners.push(*runner),
             News::Claim(claim) => hints.claims.push(*claim),
             News::Namespaces => hints.namespaces = true,
+            News::Secrets => hints.secrets = true,
         }
     }
     hints.lanes.sort_unstable();

@@ -3,22 +3,29 @@
 //! Verbs call [`keep`] before they go to the store, and [`fill`] before they answer; the store has a reference in between. It is the
 //! server that writes references and nobody else: what a user sends that looks like one is refused ([`check`]), and what is fetched was
 //! checked before it was kept, so nothing that a reference leads to is ever taken for another. docs/adr/0015 has the reasons.
+//!
+//! Payloads of namespaces that say so are sealed on the way in, before anything else, and opened on the way out (docs/adr/0025).
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
-use baton_core::payload::{Reference, looks_like_a_reference, seems_deeper_than, size};
-use baton_core::{Failure, Millis, Reason};
-use baton_store::{Claimed, Journal, LeaseRef, Message};
+use baton_core::payload::{Reference, is_sealed, looks_like_a_reference, seems_deeper_than, size};
+use baton_core::{Failure, Millis, Reason, RunId};
+use baton_store::{Claimed, Journal, LaneId, LeaseRef, Message};
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use uuid::Uuid;
 
 use crate::answers::Room;
 use crate::artifacts::{ArtifactPath, Sha256Sum, StorageError, Terms};
+use crate::secrets::Ring;
 use crate::{App, Error, crash};
 
 /// What the record of a child's end says besides the child's output, which may be as large as a payload can be.
 const RECORD_BYTES_MAX: usize = 64 << 10;
+
+/// Most runs whose lanes are remembered; beyond it the memory starts anew.
+const RUN_LANES_MAX: usize = 100_000;
 
 /// Looks in one pass, so that a pass ends.
 const ROUNDS_MAX: usize = 100;
@@ -57,11 +64,66 @@ pub(crate) fn is_large(app: &App, payload: &[u8]) -> bool {
     payload.len() > app.settings.payload_inline_bytes_max
 }
 
-/// What is to be kept in the row: the payload, or a reference to where it is now.
-pub(crate) async fn keep(app: &App, payload: Bytes) -> Result<Bytes, Error> {
-    match is_large(app, &payload) {
+/// Whose payload something is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Of {
+    /// That of a run of this lane.
+    Lane(LaneId),
+    /// That of this run.
+    Run(RunId),
+}
+
+/// What is to be kept in the row: the payload, sealed if its namespace says so, or a reference to where it is now.
+pub(crate) async fn keep(app: &App, of: Of, payload: Bytes) -> Result<Bytes, Error> {
+    let is_large = is_large(app, &payload);
+    let payload = sealed(app, of, payload).await?;
+    match is_large {
         true => store(app, payload).await,
         false => Ok(payload),
+    }
+}
+
+/// The payload as it leaves the process. Where no namespace seals anything, nobody finds out whose it is.
+async fn sealed(app: &App, of: Of, payload: Bytes) -> Result<Bytes, Error> {
+    if payload.is_empty() || !app.namespaces.any_seals() {
+        return Ok(payload);
+    }
+    let lane = match of {
+        Of::Lane(lane) => lane,
+        Of::Run(run) => app.run_lanes.of(app, run).await?,
+    };
+    let lane = app.lanes.name(lane).await?.ok_or(Error::Internal)?;
+    Ok(match app.namespaces.seals(&lane.namespace) {
+        true => app.secrets.ring().seal_payload(&lane.namespace, &payload, &*app.entropy),
+        false => payload,
+    })
+}
+
+/// The lanes of runs that somebody holds, so that their results can be kept as their namespaces want without a look at the store. Filled only
+/// while a namespace seals its payloads.
+#[derive(Debug, Default)]
+pub struct RunLanes(Mutex<HashMap<RunId, LaneId>>);
+
+impl RunLanes {
+    /// Remembers the lane of a run that is handed out.
+    pub(crate) fn note(&self, app: &App, run: RunId, lane: LaneId) {
+        if app.namespaces.any_seals() {
+            let mut known = self.0.lock().expect("nobody panics while holding it");
+            if known.len() >= RUN_LANES_MAX {
+                known.clear();
+            }
+            known.insert(run, lane);
+        }
+    }
+
+    async fn of(&self, app: &App, run: RunId) -> Result<LaneId, Error> {
+        let known = self.0.lock().expect("nobody panics while holding it").get(&run).copied();
+        if let Some(lane) = known {
+            return Ok(lane);
+        }
+        let lane = app.store.run(run).await?.ok_or_else(|| Error::no_run(run))?.lane;
+        self.note(app, run, lane);
+        Ok(lane)
     }
 }
 
@@ -69,16 +131,19 @@ pub(crate) async fn keep(app: &App, payload: Bytes) -> Result<Bytes, Error> {
 pub(crate) async fn keep_each<T, A>(
     app: &App,
     mut items: Vec<T>,
+    run: impl Fn(&T) -> RunId,
     payload: impl Fn(&mut T) -> Option<&mut Bytes>,
     act: impl AsyncFnOnce(Vec<T>) -> Result<Vec<Result<A, Error>>, Error>,
 ) -> Result<Vec<Result<A, Error>>, Error> {
-    if !items.iter_mut().filter_map(&payload).any(|payload| is_large(app, payload)) {
+    let is_plain = !app.namespaces.any_seals();
+    if is_plain && !items.iter_mut().filter_map(&payload).any(|payload| is_large(app, payload)) {
         return act(items).await;
     }
     let (mut refused, mut kept) = (Vec::with_capacity(items.len()), Vec::with_capacity(items.len()));
     for mut item in items {
+        let of = Of::Run(run(&item));
         let result = match payload(&mut item) {
-            Some(payload) => keep(app, std::mem::take(payload)).await.map(|reference| *payload = reference),
+            Some(payload) => keep(app, of, std::mem::take(payload)).await.map(|reference| *payload = reference),
             None => Ok(()),
         };
         refused.push(result.err());
@@ -97,8 +162,10 @@ async fn store(app: &App, payload: Bytes) -> Result<Bytes, Error> {
     let mut random = [0; 16];
     app.entropy.fill(&mut random);
     let id = uuid::Builder::from_random_bytes(random).into_uuid();
-    let reference = Reference { id, size: payload.len() as u64, sha256: sum.0 };
-    let written = reference.write(&app.secret);
+    let ring = app.secrets.ring();
+    let generation = ring.newest().number();
+    let reference = Reference { id, size: payload.len() as u64, sha256: sum.0, generation };
+    let written = reference.write(&ring.newest().tokens);
     // Noted before the first byte, so that whatever is cut off from here on is found and removed.
     app.store.note_payload(id, written.clone()).await?;
     crash::point("payload.noted");
@@ -127,33 +194,59 @@ fn out_of_reach(error: StorageError) -> Error {
 
 /// Makes sure that a payload that was read from one row may be put into another.
 pub(crate) async fn reuse(app: &App, kept: &[u8]) -> Result<(), Error> {
-    let Some(reference) = Reference::open(&app.secret, kept) else { return Ok(()) };
+    let ring = app.secrets.ring_for_payloads(std::iter::once(kept)).await?;
+    let Some(reference) = ring.reference(kept) else { return Ok(()) };
     match app.store.touch_payload(reference.id).await? {
         true => Ok(()),
         false => Err(Error::NotFound { what: "payload", id: reference.id.to_string() }),
     }
 }
 
-/// Puts payloads in the place of their references: all, or none. Waits until there is room for them in memory, which they keep until they are
-/// sent.
+/// Puts payloads in the place of their references, and opens those that are sealed: all, or none. Waits until there is room for what is
+/// fetched in memory, which it keeps until it is sent.
 pub(crate) async fn fill(app: &App, payloads: Vec<&mut Bytes>) -> Result<(), Error> {
-    let found: Vec<_> = payloads
-        .into_iter()
-        .filter_map(|payload| Reference::open(&app.secret, payload).map(|reference| (reference, payload)))
-        .collect();
-    if found.is_empty() {
+    if !payloads.iter().any(|payload| is_left_out(payload) || is_sealed(payload)) {
         return Ok(());
     }
-    let bytes = found.iter().map(|(reference, _)| reference.size).sum::<u64>();
-    let room = app.answers.take(usize::try_from(bytes).unwrap_or(usize::MAX)).await?;
-    let mut read = Vec::with_capacity(found.len());
-    for (reference, payload) in found {
-        read.push((fetch(app, &reference, room.clone()).await?, payload));
+    let ring = app.secrets.ring_for_payloads(payloads.iter().map(|payload| &payload[..])).await?;
+    let (mut found, mut ready) = (Vec::with_capacity(payloads.len()), Vec::new());
+    for payload in payloads {
+        match ring.reference(payload) {
+            Some(reference) => found.push((reference, payload)),
+            None if is_of_lost_secret(&ring, payload) => return Err(Error::PayloadLost),
+            None if is_sealed(payload) => ready.push((opened(app, payload).await?, payload)),
+            None => {}
+        }
     }
-    for (bytes, payload) in read {
+    if !found.is_empty() {
+        let bytes = found.iter().map(|(reference, _)| reference.size).sum::<u64>();
+        let room = app.answers.take(usize::try_from(bytes).unwrap_or(usize::MAX)).await?;
+        for (reference, payload) in found {
+            ready.push((fetch(app, &reference, room.clone()).await?, payload));
+        }
+    }
+    for (bytes, payload) in ready {
         *payload = bytes;
     }
     Ok(())
+}
+
+/// Opens those that are sealed and in a row; references stay.
+pub(crate) async fn open(app: &App, payloads: impl Iterator<Item = &mut Bytes>) -> Result<(), Error> {
+    fill(app, payloads.filter(|payload| is_sealed(payload)).collect()).await
+}
+
+async fn opened(app: &App, kept: &[u8]) -> Result<Bytes, Error> {
+    let ring = app.secrets.ring_for_payloads(std::iter::once(kept)).await?;
+    ring.open_payload(kept).ok_or_else(|| {
+        tracing::error!("a sealed payload cannot be opened: it was changed, or its secret is gone");
+        Error::PayloadLost
+    })
+}
+
+/// True when nobody can say any more whether this is a reference: the secret that would tell is gone.
+fn is_of_lost_secret(ring: &Ring, payload: &[u8]) -> bool {
+    Reference::read(payload).is_some_and(|reference| ring.get(reference.generation).is_none())
 }
 
 /// Of several payloads those that go into one answer. Others are left out: a reader that sees the size alone asks for it with a call of its
@@ -162,6 +255,9 @@ pub(crate) fn fitting<'a>(app: &App, payloads: impl Iterator<Item = &'a mut Byte
     let mut left = app.settings.payload_bytes_max as u64;
     let mut any = false;
     let fits = payloads.filter(|payload| {
+        if is_sealed(payload) {
+            return true;
+        }
         let fitting = Reference::read(payload).filter(|reference| !any || reference.size <= left);
         any |= fitting.is_some();
         left = left.saturating_sub(fitting.map_or(0, |reference| reference.size));
@@ -259,6 +355,7 @@ async fn fetch(app: &App, reference: &Reference, room: Arc<Room>) -> Result<Byte
         }
         out_of_reach(error)
     })?;
+    let bytes = if is_sealed(&bytes) { opened(app, &bytes).await? } else { bytes };
     Ok(Bytes::from_owner(Fetched { bytes, _room: room }))
 }
 

@@ -130,6 +130,7 @@ pub async fn many(app: &App, caller: &Caller, runs: Vec<SubmitRun>) -> Result<Ve
 
 /// Puts runs into the store, with room taken in their queues, and wakes whoever waits for them.
 pub(crate) async fn take_in(app: &App, mut runs: Vec<NewRun>) -> Result<Vec<Submitted>, Error> {
+    key_fingerprints(app, &mut runs).await?;
     match make_room(app, &runs).await? {
         Room::Answered(submitted) => Ok(submitted),
         Room::Taken(admission) => match keep_inputs(app, &mut runs).await? {
@@ -150,18 +151,35 @@ pub(crate) async fn take_in_again(app: &App, runs: Vec<NewRun>) -> Result<Vec<Su
     }
 }
 
-/// Puts large inputs into the storage. A call that was carried out before gets its answer instead: nothing is stored twice.
+/// Seals inputs, and puts large ones into the storage. A call that was carried out before gets its answer instead: nothing is stored twice.
 async fn keep_inputs(app: &App, runs: &mut [NewRun]) -> Result<Option<Vec<Submitted>>, Error> {
-    if !runs.iter().any(|run| payloads::is_large(app, &run.input)) {
+    let any_large = runs.iter().any(|run| payloads::is_large(app, &run.input));
+    if !any_large && !app.namespaces.any_seals() {
         return Ok(None);
     }
-    if let Some(submitted) = submitted_before(app, runs).await? {
+    if any_large && let Some(submitted) = submitted_before(app, runs).await? {
         return Ok(Some(submitted));
     }
     for run in runs {
-        run.input = payloads::keep(app, std::mem::take(&mut run.input)).await?;
+        let of = payloads::Of::Lane(run.lane.lane);
+        run.input = payloads::keep(app, of, std::mem::take(&mut run.input)).await?;
     }
     Ok(None)
+}
+
+/// Where inputs are sealed, what is kept of them to compare with says nothing of them either.
+async fn key_fingerprints(app: &App, runs: &mut [NewRun]) -> Result<(), Error> {
+    if !app.namespaces.any_seals() {
+        return Ok(());
+    }
+    for run in runs {
+        let Some(idempotency) = &mut run.idempotency else { continue };
+        let lane = app.lanes.name(run.lane.lane).await?.ok_or(Error::Internal)?;
+        if app.namespaces.seals(&lane.namespace) {
+            idempotency.fingerprint = app.secrets.ring().keyed_fingerprint(idempotency.fingerprint);
+        }
+    }
+    Ok(())
 }
 
 enum Room {

@@ -4,6 +4,7 @@ use baton_store::StoreError;
 
 use super::Settings;
 use crate::artifacts::{may_hold_credentials, unknown_scheme};
+use crate::secrets::{MASTER_KEY_VARIABLE, MasterKeys};
 
 /// Longest span that can be set, about a hundred years: sums of it and of any moment still are moments.
 pub(super) const SPAN_MS_MAX: u64 = 100 * 366 * super::DAY_MS;
@@ -29,6 +30,21 @@ impl Settings {
             && key.len() < baton_core::token::API_KEY_LENGTH_MIN
         {
             return Err(format!("metrics_key must have at least {} characters", baton_core::token::API_KEY_LENGTH_MIN));
+        }
+        let master = [
+            ("master_key_file", self.master_key_file.is_some()),
+            ("master_key_command", self.master_key_command.is_some()),
+            (MASTER_KEY_VARIABLE, self.master_key.is_some()),
+        ];
+        let given: Vec<_> = master.iter().filter(|(_, is_given)| *is_given).map(|(name, _)| *name).collect();
+        if given.len() > 1 {
+            return Err(format!(
+                "the master key comes from one place, and {} are given: leave out all but one",
+                given.join(" and ")
+            ));
+        }
+        if let Some(keys) = &self.master_key {
+            MasterKeys::parse(&keys.reveal().replace(',', "\n"), MASTER_KEY_VARIABLE)?;
         }
         if let Some(sink) = &self.audit_sink {
             sink.parse::<crate::audit::Sink>()?;

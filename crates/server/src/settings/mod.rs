@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use live::{LiveSettings, Shown, is_changeable, read_change};
 
 use crate::github::Secret;
+use crate::secrets::MASTER_KEY_VARIABLE;
 
 /// Everything that can be set. Every field is a key of the settings file and, in capitals after `BATON_`, a variable
 /// of the environment.
@@ -75,6 +76,14 @@ pub struct Settings {
     pub database_prepare: bool,
     /// An admin API key to accept, besides those in the store.
     pub api_key: Option<String>,
+
+    /// A file that has the master key, or several, one a line: the first wraps, all of them can open.
+    pub master_key_file: Option<String>,
+    /// A command that prints the master key.
+    pub master_key_command: Option<String>,
+    /// The master key itself, which only the environment can give (`BATON_MASTER_KEY`).
+    #[serde(skip)]
+    pub master_key: Option<Secret>,
 
     /// How long a worker's leases live after its last sign of life.
     pub lease_ttl_ms: u64,
@@ -301,6 +310,9 @@ impl Default for Settings {
             database_listen: true,
             database_prepare: true,
             api_key: None,
+            master_key_file: None,
+            master_key_command: None,
+            master_key: None,
             lease_ttl_ms: 15_000,
             heartbeat_interval_ms: 5_000,
             cancel_grace_ms: 30_000,
@@ -424,6 +436,8 @@ pub struct SettingsFlags {
     pub storage_mirror: Option<String>,
     /// `--api-key`.
     pub api_key: Option<String>,
+    /// `--master-key-file`.
+    pub master_key_file: Option<PathBuf>,
 }
 
 /// Without what may be a secret.
@@ -480,7 +494,13 @@ impl Settings {
         };
         let mut origins: BTreeMap<String, Origin> = table.keys().map(|key| (key.clone(), Origin::File)).collect();
         let known = toml::Table::try_from(Settings::every_key()).map_err(|error| error.to_string())?;
+        let mut master_key = None;
         for (name, value) in env {
+            if name == MASTER_KEY_VARIABLE {
+                // Not in the table, which is shown to people.
+                master_key = Some(Secret::from(value));
+                continue;
+            }
             let Some(key) = name.strip_prefix("BATON_").map(str::to_ascii_lowercase) else { continue };
             let foreign = ["test_", "demo_", "bench_", "agent_"].iter().any(|prefix| key.starts_with(prefix));
             let kills = cfg!(debug_assertions) && key == "crash_point";
@@ -512,6 +532,7 @@ impl Settings {
         set("storage_url", flags.storage);
         set("storage_mirror_url", flags.storage_mirror);
         set("api_key", flags.api_key);
+        set("master_key_file", flags.master_key_file.map(|path| path.to_string_lossy().into_owned()));
         if flags.insecure_listen {
             origins.insert("insecure_listen".into(), Origin::Flag);
             table.insert("insecure_listen".into(), toml::Value::Boolean(true));
@@ -521,8 +542,9 @@ impl Settings {
             return Err(format!("the settings are wrong: {key} must be a text, in quotes"));
         }
         let settings: Settings = table.try_into().map_err(|error| format!("the settings are wrong: {error}"))?;
+        let settings = Settings { origins, master_key, ..settings };
         settings.check()?;
-        Ok(Settings { origins, ..settings })
+        Ok(settings)
     }
 
     /// Settings in which every optional key has a value, to learn each key's type from.
@@ -540,6 +562,8 @@ impl Settings {
             metrics_key: Some(String::new()),
             audit_sink: Some(String::new()),
             api_key: Some(String::new()),
+            master_key_file: Some(String::new()),
+            master_key_command: Some(String::new()),
             build_base_image: Some(String::new()),
             storage_bytes_max: Some(0),
             pool_url: Some(String::new()),
@@ -705,6 +729,21 @@ mod tests {
             let settings = load(&format!("database_url = '{path}'"), &[], SettingsFlags::default());
             assert!(settings.is_ok_and(|settings| settings.sqlite_path().is_some()), "{path}");
         }
+    }
+
+    #[test]
+    fn the_master_key_comes_from_one_place_and_is_in_no_list() {
+        let key = baton_core::token::master_key([7; 32]);
+        let settings = load("", &[("BATON_MASTER_KEY", &key)], SettingsFlags::default()).unwrap();
+        assert_eq!(settings.master_key.as_ref().map(Secret::reveal), Some(key.as_str()));
+        let listed = toml::Table::try_from(&settings).unwrap().to_string();
+        assert!(!format!("{settings:?}{listed}").contains(&key) && !listed.contains("master_key ="));
+        let both = load("master_key_file = '/k'", &[("BATON_MASTER_KEY", &key)], SettingsFlags::default());
+        let refused = both.unwrap_err();
+        assert!(refused.contains("master_key_file") && refused.contains("BATON_MASTER_KEY"), "{refused}");
+        assert!(!refused.contains(&key));
+        assert!(load("master_key = 'x'", &[], SettingsFlags::default()).is_err(), "not from a file of settings");
+        assert!(load("", &[("BATON_MASTER_KEY", "short")], SettingsFlags::default()).is_err());
     }
 
     #[test]

@@ -32,7 +32,7 @@ async fn moves(from: &Storage, to: &Storage, terms: Move) -> Moved {
 
 /// A file of each kind, sealed ones included.
 async fn fill(storage: &Storage) -> Vec<(ArtifactPath, Vec<u8>)> {
-    let seal = Seal::new(&[7; 32], entropy(1));
+    let seal = Seal::new(1, &[7; 32], entropy(1));
     storage.put_sealed(&seal, &of(1, "certs"), source(b"secret"), ANY).await.unwrap();
     let payload = ArtifactPath::payload(uuid::Uuid::from_u128(5));
     let plain = [(of(1, "source"), (6 << 20) + 3), (of(2, "result"), 0), (payload, 9_000), (report("2026-01-01"), 70)];
@@ -73,7 +73,7 @@ async fn everything_arrives(from: Rig, to: Rig) {
     for (path, content) in &files {
         assert!(content_of(&target, path).await.unwrap() == *content, "{path:?}");
     }
-    let seal = Seal::new(&[7; 32], entropy(9));
+    let seal = Seal::new(1, &[7; 32], entropy(9));
     assert_eq!(target.open_sealed(&seal, &of(1, "certs")).await.unwrap(), &b"secret"[..]);
     assert_eq!(moves(&from, &target, LOOK).await.present, 6);
     // The same size is no proof to those who ask for one.

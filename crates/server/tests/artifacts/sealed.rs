@@ -11,13 +11,14 @@ on_every_place!(
     what_lies_there_says_nothing,
     every_change_is_noticed,
     a_file_opens_only_at_its_place_and_with_its_secret,
+    a_file_from_before_there_were_generations_opens_with_generation_0,
     refused_ones_leave_nothing,
 );
 
 const CHUNK: usize = 64 << 10;
 
 fn seal() -> Seal {
-    Seal::new(&[7; 32], entropy(1))
+    Seal::new(1, &[7; 32], entropy(1))
 }
 
 async fn put(rig: &Rig, seal: &Seal, name: &str, content: &[u8]) {
@@ -32,7 +33,7 @@ async fn sealed_files_open_to_what_they_were(rig: Rig) {
         put(&rig, &seal, "certs", &content).await;
         assert!(rig.storage.open_sealed(&seal, &path("certs")).await.unwrap() == content, "{size} bytes");
         // A new start derives the same key.
-        let again = Seal::new(&[7; 32], entropy(2));
+        let again = Seal::new(1, &[7; 32], entropy(2));
         assert!(rig.again().open_sealed(&again, &path("certs")).await.unwrap() == content);
     }
 }
@@ -85,9 +86,21 @@ async fn a_file_opens_only_at_its_place_and_with_its_secret(rig: Rig) {
     let sealed = rig.content(&path("certs")).await.unwrap();
     rig.put(&path("elsewhere"), &sealed).await;
     assert!(matches!(rig.storage.open_sealed(&seal, &path("elsewhere")).await, Err(StorageError::Damaged(_))));
-    let other = Seal::new(&[8; 32], entropy(1));
+    let other = Seal::new(1, &[8; 32], entropy(1));
     assert!(matches!(rig.storage.open_sealed(&other, &path("certs")).await, Err(StorageError::Damaged(_))));
     assert_eq!(rig.storage.open_sealed(&seal, &path("nothing")).await, Err(StorageError::NotFound));
+}
+
+async fn a_file_from_before_there_were_generations_opens_with_generation_0(rig: Rig) {
+    let (before, seal) = (Seal::new(0, &[7; 32], entropy(1)), Seal::new(1, &[7; 32], entropy(1)));
+    put(&rig, &before, "old", b"secret").await;
+    put(&rig, &seal, "new", b"secret").await;
+    assert!(rig.content(&path("old")).await.unwrap().starts_with(b"baton-sealed-1\n"));
+    assert!(rig.content(&path("new")).await.unwrap().starts_with(b"baton-sealed-2\n\0\0\0\x01"));
+    assert_eq!(rig.storage.open_sealed(&before, &path("old")).await.unwrap(), &b"secret"[..]);
+    for (seal, name) in [(&before, "new"), (&seal, "old")] {
+        assert!(matches!(rig.storage.open_sealed(seal, &path(name)).await, Err(StorageError::Damaged(_))), "{name}");
+    }
 }
 
 async fn refused_ones_leave_nothing(rig: Rig) {

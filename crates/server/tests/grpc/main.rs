@@ -13,6 +13,7 @@ mod open;
 mod payloads;
 mod runs;
 mod schedules;
+mod sealed;
 mod servers;
 mod stale;
 mod steps;

@@ -192,8 +192,8 @@ async fn what_looks_like_a_reference_is_refused_wherever_it_comes(on: On) {
     // A row from before there were references may look like one: it has no signature of ours, and nothing is fetched for it.
     let mut unsigned = stolen.to_vec();
     *unsigned.last_mut().unwrap() ^= 1;
-    let (secret, of) = (&rig.server.app.secret, id(&run.run_id));
-    let (epoch, _) = baton_core::token::open_lease(secret, of, &run.lease).unwrap();
+    let (ring, of) = (rig.server.app.secrets.ring(), id(&run.run_id));
+    let (epoch, _) = baton_core::token::open_lease(&ring.newest().tokens, of, &run.lease).unwrap();
     let lease = baton_store::LeaseRef { run: of, epoch };
     rig.server.app.store.publish(vec![(lease, unsigned.clone().into())]).await.unwrap();
     assert_eq!(query(&mut rig, &run.run_id).await, unsigned);

@@ -161,6 +161,9 @@ impl Server {
     ) -> Server {
         settings.api_key = Some(KEY.into());
         settings.database_connections = 4;
+        if settings.master_key_file.is_none() && settings.master_key_command.is_none() {
+            settings.master_key.get_or_insert_with(|| baton_core::token::master_key([7; 32]).into());
+        }
         let store = baton_server::open_store(&settings, clock.clone()).await.unwrap();
         let files = tempfile::tempdir().unwrap();
         settings.storage_url.get_or_insert_with(|| files.path().to_string_lossy().into_owned());
@@ -175,6 +178,52 @@ impl Server {
         let client = Client::new(&format!("http://{address}"), KEY).unwrap();
         let raw = legacy::Client::builder(TokioExecutor::new()).build_http();
         Server { app, client, address, clock, settings, stop, served: Some(served), raw, _home: home, _files: files }
+    }
+
+    /// Keeps what it needs for as long as the server is there.
+    pub fn with_home(mut self, home: impl Send + Sync + 'static) -> Server {
+        self._home = Box::new(home);
+        self
+    }
+
+    /// Whether these bytes are anywhere in the database or in the storage.
+    pub async fn holds(&self, needle: &str) -> bool {
+        let has = |bytes: &[u8]| bytes.windows(needle.len()).any(|window| window == needle.as_bytes());
+        let mut folders = vec![std::path::PathBuf::from(self.settings.storage())];
+        match &self.settings.database_url {
+            None => folders.push(self.settings.data.clone()),
+            Some(url) => {
+                let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+                tokio::spawn(connection);
+                let tables = "select table_name::text from information_schema.tables where table_schema = 'public'";
+                let hexadecimal: String = needle.bytes().map(|byte| format!("{byte:02x}")).collect();
+                for table in client.query(tables, &[]).await.unwrap() {
+                    let rows = format!("select t::text from {:?} t", table.get::<_, String>(0));
+                    for row in client.query(&rows, &[]).await.unwrap() {
+                        let text: String = row.get(0);
+                        if text.contains(needle) || text.contains(&hexadecimal) {
+                            return true;
+                        }
+                    }
+                }
+            }
+        }
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).into_iter().flatten().map(Result::unwrap) {
+                match entry.file_type().unwrap().is_dir() {
+                    true => folders.push(entry.path()),
+                    false if has(&std::fs::read(entry.path()).unwrap_or_default()) => return true,
+                    false => {}
+                }
+            }
+        }
+        false
+    }
+
+    /// Seals payloads of a namespace from now on, or no longer.
+    pub async fn seal(&self, namespace: &str, seal: bool) {
+        let change = baton::proto::ChangeNamespace { seal_payloads: Some(seal), ..Default::default() };
+        self.client.change_namespace(namespace, &change).await.unwrap();
     }
 
     /// Tells the server to stop, as SIGTERM does.

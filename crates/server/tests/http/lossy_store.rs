@@ -312,8 +312,9 @@ macro_rules! passing_on {
 
 passing_on! {
     fn now() -> Millis;
-    fn secret(fresh: [u8; 32]) -> [u8; 32];
     fn storage_mark(found: [u8; 16]) -> [u8; 16];
+    fn secrets() -> StoredSecrets;
+    fn change_secrets(seen: &StoredSecrets, change: SecretsChange) -> bool;
     fn lanes(names: &[LaneName]) -> Vec<Lane>;
     fn all_lanes() -> Vec<(LaneName, Lane)>;
     fn queues(namespace: Option<&str>) -> Vec<Queue>;

@@ -29,6 +29,8 @@ mod runs;
 mod scheduler;
 mod schedules;
 mod scopes;
+mod sealed;
+mod secrets;
 mod settings;
 mod shutdown;
 mod unknown_outcome;

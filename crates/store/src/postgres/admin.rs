@@ -28,12 +28,6 @@ impl PostgresStore {
         }
     }
 
-    pub(super) async fn keep_secret(&self, fresh: [u8; 32]) -> Outcome<[u8; 32]> {
-        let rows = self.database.query(sql::KEEP_SECRET, params![fresh.as_slice()]).await?;
-        let kept = rows.first().map(|row| row.try_get::<_, Vec<u8>>(0)).transpose()?.unwrap_or_default();
-        kept.try_into().map_err(|_| StoreError::Internal("the secret of this installation is damaged".into()).into())
-    }
-
     pub(super) async fn keep_storage_mark(&self, found: [u8; 16]) -> Outcome<[u8; 16]> {
         let rows = self.database.query(sql::KEEP_STORAGE_MARK, params![found.as_slice()]).await?;
         let kept = rows.first().map(|row| row.try_get::<_, Vec<u8>>(0)).transpose()?.unwrap_or_default();

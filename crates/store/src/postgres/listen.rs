@@ -2,7 +2,8 @@
 //!
 //! A hint names lanes and, after a colon, the lowest place that has become claimable there, so that the other
 //! server's cursor knows how far to go back. A word that begins with `w` names a worker there is news for,
-//! one that begins with `r` a run; `n` says that namespaces were changed.
+//! one that begins with `r` a run; `n` says that namespaces were changed, `s`
+//! that there is a new generation of the installation's secret.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -37,8 +38,9 @@ impl PostgresStore {
         let runs = hints.runs.iter().map(|run| Word::Run(*run));
         let runners = hints.runners.iter().map(|runner| Word::Runner(*runner));
         let claims = hints.claims.iter().map(|claim| Word::Claim(*claim));
-        let namespaces = hints.namespaces.then_some(Word::Namespaces);
-        for payload in payloads(lanes.chain(workers).chain(runs).chain(runners).chain(claims).chain(namespaces)) {
+        let changed = [hints.namespaces.then_some(Word::Namespaces), hints.secrets.then_some(Word::Secrets)];
+        let changed = changed.into_iter().flatten();
+        for payload in payloads(lanes.chain(workers).chain(runs).chain(runners).chain(claims).chain(changed)) {
             self.database.query(sql::NOTIFY_SERVERS, params![payload]).await?;
         }
         Ok(())
@@ -54,6 +56,7 @@ enum Word {
     Runner(RunnerId),
     Claim(ClaimNo),
     Namespaces,
+    Secrets,
 }
 
 impl fmt::Display for Word {
@@ -66,6 +69,7 @@ impl fmt::Display for Word {
             Word::Runner(runner) => write!(f, "m{runner}"),
             Word::Claim(claim) => write!(f, "c{claim}"),
             Word::Namespaces => f.write_str("n"),
+            Word::Secrets => f.write_str("s"),
         }
     }
 }
@@ -86,6 +90,9 @@ impl Word {
         }
         if word == "n" {
             return Some(Word::Namespaces);
+        }
+        if word == "s" {
+            return Some(Word::Secrets);
         }
         match word.split_once(':') {
             Some((lane, place)) => Some(Word::Lane(lane.parse().ok()?, Some(place.parse().ok()?))),
@@ -222,6 +229,7 @@ async fn listen_once(
                         Word::Runner(runner) => hints.runners.push(runner),
                         Word::Claim(claim) => hints.claims.push(claim),
                         Word::Namespaces => hints.namespaces = true,
+                        Word::Secrets => hints.secrets = true,
                     }
                 }
                 missed |= sender.try_send(hints).is_err();
@@ -255,9 +263,10 @@ mod tests {
             Word::Runner(runner),
             Word::Claim(12),
             Word::Namespaces,
+            Word::Secrets,
         ];
         let written = payloads(words.iter().copied());
-        assert_eq!(written, [format!("1,2:1700000000000,w{worker},r{run},3:0,m{runner},c12,n")]);
+        assert_eq!(written, [format!("1,2:1700000000000,w{worker},r{run},3:0,m{runner},c12,n,s")]);
         assert_eq!(parse(&written[0]), Some(words));
     }
 

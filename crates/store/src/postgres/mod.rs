@@ -27,6 +27,7 @@ mod pools;
 mod read;
 mod rows;
 mod schedules;
+mod secrets;
 mod settings;
 mod sql;
 mod submit;
@@ -51,9 +52,9 @@ use crate::memory::NO_LEASE;
 use crate::{
     Asked, Attempt, AuditEntry, AuditRecord, Beat, BeatAnswer, Changes, ClaimAnswer, ClaimRequest, Claimed, Clock,
     Completion, Depth, Due, Expired, Hints, Idempotency, Key, Lane, LaneId, LaneName, LeaseRef, Look, NewKey,
-    NewWorker, Page, Queue, QueueChange, QueueId, Registered, Retained, Rotation, RunFilter, RunRecord, SettingChange,
-    Store, StoreError, StoreResult, StoredSetting, Submission, SubmitAnswer, Submitted, Verdict, Woken, Worker,
-    WorkerChange, WorkerFilter, WorkerStatus,
+    NewWorker, Page, Queue, QueueChange, QueueId, Registered, Retained, Rotation, RunFilter, RunRecord, SecretsChange,
+    SettingChange, Store, StoreError, StoreResult, StoredSecrets, StoredSetting, Submission, SubmitAnswer, Submitted,
+    Verdict, Woken, Worker, WorkerChange, WorkerFilter, WorkerStatus,
 };
 use address::Address;
 use connect::Target;
@@ -167,8 +168,19 @@ impl Store for PostgresStore {
         self.database.again(|| self.read_now()).await
     }
 
-    async fn secret(&self, fresh: [u8; 32]) -> StoreResult<[u8; 32]> {
-        self.database.again(|| self.keep_secret(fresh)).await
+    async fn secrets(&self) -> StoreResult<StoredSecrets> {
+        self.database.again(|| self.read_secrets()).await
+    }
+
+    async fn change_secrets(&self, seen: &StoredSecrets, change: SecretsChange) -> StoreResult<bool> {
+        let changed = self.database.within(self.write_secrets(seen, &change)).await?;
+        if changed && seen.plain.is_some() {
+            let vacuumed = self.database.within(self.vacuum_meta()).await;
+            if let Err(error) = vacuumed {
+                tracing::warn!(%error, "the secret from before there was a master key is deleted, but its bytes may stay in the files of the database; VACUUM FULL meta removes them");
+            }
+        }
+        Ok(changed)
     }
 
     async fn storage_mark(&self, found: [u8; 16]) -> StoreResult<[u8; 16]> {

@@ -50,6 +50,7 @@ impl Namespaces for PostgresStore {
                         limit(change.workers_max.flatten()),
                         change.schedules_max.is_some(),
                         limit(change.schedules_max.flatten()),
+                        change.seal_payloads,
                     ],
                 )
                 .await?;
@@ -75,10 +76,10 @@ impl PostgresStore {
         limits: NamespaceLimits,
     ) -> Outcome<(Namespace, bool)> {
         let now = self.database.fixed_now();
-        let NamespaceLimits { live_runs_max, workers_max, schedules_max } = limits;
+        let NamespaceLimits { live_runs_max, workers_max, schedules_max, seal_payloads } = limits;
         let (live_runs_max, workers_max) = (limit(live_runs_max), limit(workers_max));
         let schedules_max = limit(schedules_max);
-        let params = params![now, name, description, live_runs_max, workers_max, schedules_max];
+        let params = params![now, name, description, live_runs_max, workers_max, schedules_max, seal_payloads];
         if let Some(row) = self.database.query(sql::ADD_NAMESPACE, params).await?.first() {
             return Ok((namespace(row)?, true));
         }
@@ -102,6 +103,7 @@ fn namespace(row: &Row) -> Outcome<Namespace> {
             live_runs_max: limit("live_runs_max")?,
             workers_max: limit("workers_max")?,
             schedules_max: limit("schedules_max")?,
+            seal_payloads: row.try_get("seal_payloads")?,
         },
     })
 }

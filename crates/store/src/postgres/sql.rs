@@ -45,6 +45,14 @@ statements! {
     ADD_BUILD = "add_build.pg.sql";
     ADD_CHILD_MESSAGES = "add_child_messages.pg.sql";
     ADD_KEY = "add_key.pg.sql";
+    READ_SECRETS = "read_secrets.pg.sql";
+    LOCK_SECRETS = "lock_secrets.pg.sql";
+    WRITE_SECRETS = "write_secrets.pg.sql";
+    DELETE_SECRETS = "delete_secrets.sql";
+    END_TOKENS = "end_tokens.pg.sql";
+    KEEP_META = "keep_meta.pg.sql";
+    DELETE_META = "delete_meta.pg.sql";
+    VACUUM_META = "vacuum_meta.pg.sql";
     ADD_LANES = "add_lanes.pg.sql";
     ADD_LOG = "add_log.pg.sql";
     ADD_LOG_CHUNKS = "add_log_chunks.pg.sql";
@@ -110,7 +118,6 @@ statements! {
     HOLD_RUNS = "hold_runs.pg.sql";
     HOLD_WORKER_RUNS = "hold_worker_runs.pg.sql";
     KEEP_RESULTS = "keep_results.pg.sql";
-    KEEP_SECRET = "keep_secret.pg.sql";
     KEEP_STORAGE_MARK = "keep_storage_mark.sql";
     LIST_ARTIFACTS = "list_artifacts.pg.sql";
     LIST_ATTEMPTS = "list_attempts.pg.sql";

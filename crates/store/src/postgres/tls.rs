@@ -332,7 +332,7 @@ mod tests {
             let said = params.connector(false).err().unwrap();
             assert!(words.iter().all(|word| said.contains(word)), "{said}");
         }
-        let made = baton_testkit::Authority::new("a CA").certificate(&["db.test"]);
+        let made = baton_testkit::Authority::new().server(&["db.test"]);
         let certificate = write("cert.pem", &made.certificate);
         for (key, word) in [(&locked, "encrypted"), (&empty, "BEGIN PRIVATE KEY"), (&gone, "cannot be read")] {
             let (certificate, key) = (Some(certificate.clone()), Some(key.clone()));

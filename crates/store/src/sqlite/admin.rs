@@ -11,11 +11,6 @@ use crate::{
     StoreResult,
 };
 
-pub(super) fn secret(sql: &Sql<'_>, fresh: [u8; 32]) -> StoreResult<[u8; 32]> {
-    sql.execute(statements::INSERT_SECRET, params![fresh])?;
-    sql.one(statements::READ_SECRET, [], |row| row.get(0))
-}
-
 pub(super) fn storage_mark(sql: &Sql<'_>, found: [u8; 16]) -> StoreResult<[u8; 16]> {
     sql.one(statements::KEEP_STORAGE_MARK, params![found], |row| row.get(0))
 }

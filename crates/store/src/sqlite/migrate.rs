@@ -37,6 +37,7 @@ const MIGRATIONS: &[Migration] = &[
         text: include_str!("../../migrations/sqlite/0015_audit_origin.sql"),
     },
     Migration { version: 16, name: "key_life", text: include_str!("../../migrations/sqlite/0016_key_life.sql") },
+    Migration { version: 17, name: "secrets", text: include_str!("../../migrations/sqlite/0017_secrets.sql") },
 ];
 
 /// Applies what is missing, all in one transaction.

@@ -22,6 +22,7 @@ mod read;
 mod reader;
 mod rows;
 mod schedules;
+mod secrets;
 mod settings;
 mod statements;
 mod submit;
@@ -35,7 +36,7 @@ pub use outlook::Outlook;
 pub use statements::SQL;
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -51,9 +52,9 @@ use self::writer::Writer;
 use crate::{
     Asked, Attempt, AuditEntry, AuditRecord, Beat, BeatAnswer, Changes, ClaimAnswer, ClaimRequest, Claimed, Clock,
     Completion, Depth, Due, Expired, Hints, Idempotency, Key, Lane, LaneId, LaneName, LeaseRef, Look, NewKey,
-    NewWorker, Page, Queue, QueueChange, QueueId, Registered, Retained, Rotation, RunFilter, RunRecord, SettingChange,
-    Store, StoreResult, StoredSetting, Submission, SubmitAnswer, Submitted, Verdict, Woken, Worker, WorkerChange,
-    WorkerFilter, WorkerStatus,
+    NewWorker, Page, Queue, QueueChange, QueueId, Registered, Retained, Rotation, RunFilter, RunRecord, SecretsChange,
+    SettingChange, Store, StoreResult, StoredSecrets, StoredSetting, Submission, SubmitAnswer, Submitted, Verdict,
+    Woken, Worker, WorkerChange, WorkerFilter, WorkerStatus,
 };
 
 /// Threads that read.
@@ -62,6 +63,7 @@ const READERS: usize = 4;
 /// A store in one SQLite file.
 pub struct SqliteStore {
     clock: Clock,
+    path: PathBuf,
     statements: Arc<AtomicU64>,
     // Dropped in this order: the last connection to be closed, the writer's, tidies the files up.
     readers: Crew,
@@ -89,9 +91,11 @@ impl SqliteStore {
             let connection = connection::open(files.database(), Role::Reader)?;
             readers.push(Reader { connection, clock: clock.clone(), statements: Arc::clone(&statements) });
         }
+        let path = files.database().to_owned();
         let writer = Writer { connection, clock: clock.clone(), statements: Arc::clone(&statements), files };
         Ok(SqliteStore {
             clock,
+            path,
             statements,
             readers: Crew::start("sqlite-reader", readers)?,
             writer: Crew::start("sqlite-writer", vec![writer])?,
@@ -143,8 +147,17 @@ impl Store for SqliteStore {
         self.write(|sql| sql.execute(statements::CHECK_WRITABLE, []).map(|_| sql.now)).await
     }
 
-    async fn secret(&self, fresh: [u8; 32]) -> StoreResult<[u8; 32]> {
-        self.write(move |sql| admin::secret(sql, fresh)).await
+    async fn secrets(&self) -> StoreResult<StoredSecrets> {
+        self.read(secrets::read).await
+    }
+
+    async fn change_secrets(&self, seen: &StoredSecrets, change: SecretsChange) -> StoreResult<bool> {
+        let (had_plain, seen) = (seen.plain.is_some(), seen.clone());
+        let changed = self.write(move |sql| secrets::change(sql, &seen, &change)).await?;
+        if changed && had_plain {
+            secrets::empty_log(&self.path)?;
+        }
+        Ok(changed)
     }
 
     async fn storage_mark(&self, found: [u8; 16]) -> StoreResult<[u8; 16]> {

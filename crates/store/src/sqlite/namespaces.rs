@@ -21,10 +21,17 @@ impl Namespaces for SqliteStore {
     ) -> StoreResult<(Namespace, bool)> {
         let (name, description) = (name.to_owned(), description.to_owned());
         self.write(move |sql| {
-            let NamespaceLimits { live_runs_max, workers_max, schedules_max } = limits;
+            let NamespaceLimits { live_runs_max, workers_max, schedules_max, seal_payloads } = limits;
             let limit = |most: Option<u64>| most.map(rows::limit);
-            let parameters =
-                params![name, description, sql.now, limit(live_runs_max), limit(workers_max), limit(schedules_max)];
+            let parameters = params![
+                name,
+                description,
+                sql.now,
+                limit(live_runs_max),
+                limit(workers_max),
+                limit(schedules_max),
+                seal_payloads
+            ];
             let is_new = sql.execute(statements::ADD_NAMESPACE, parameters)? > 0;
             Ok((sql.one(statements::READ_NAMESPACE, params![name], namespace)?, is_new))
         })
@@ -49,6 +56,7 @@ impl Namespaces for SqliteStore {
                     limit(change.workers_max),
                     change.schedules_max.is_some(),
                     limit(change.schedules_max),
+                    change.seal_payloads,
                 ],
             )?;
             sql.row(statements::READ_NAMESPACE, params![name], namespace)
@@ -78,6 +86,7 @@ pub(super) fn namespace(row: &Row<'_>) -> Result<Namespace> {
             live_runs_max: limit("live_runs_max")?,
             workers_max: limit("workers_max")?,
             schedules_max: limit("schedules_max")?,
+            seal_payloads: row.get("seal_payloads")?,
         },
     })
 }

@@ -35,6 +35,7 @@ mod retention;
 mod retry;
 mod schedules;
 mod schedules_fire;
+mod secrets;
 mod servers;
 mod settings;
 mod submit;

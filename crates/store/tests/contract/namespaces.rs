@@ -9,6 +9,7 @@ contract!(
     changes_are_found_by_their_number,
     a_namespace_is_disabled_and_enabled,
     limits_are_set_and_cleared,
+    payloads_are_sealed_from_the_start_or_later,
     a_worker_is_found_by_its_instance,
 );
 
@@ -87,6 +88,21 @@ async fn limits_are_set_and_cleared(rig: Rig) {
     let change = NamespaceChange { workers_max: Some(None), ..NamespaceChange::default() };
     let limits = rig.store.change_namespace("a", change).await.unwrap().unwrap().limits;
     assert_eq!((limits.live_runs_max, limits.workers_max, limits.schedules_max), (Some(1), None, Some(0)));
+}
+
+async fn payloads_are_sealed_from_the_start_or_later(rig: Rig) {
+    let sealed = NamespaceLimits { seal_payloads: true, ..NamespaceLimits::default() };
+    assert!(rig.store.add_namespace("a", "", sealed).await.unwrap().0.limits.seal_payloads);
+    assert!(!rig.store.add_namespace("b", "", NamespaceLimits::default()).await.unwrap().0.limits.seal_payloads);
+    let other = NamespaceChange { workers_max: Some(Some(1)), ..NamespaceChange::default() };
+    assert!(rig.store.change_namespace("a", other).await.unwrap().unwrap().limits.seal_payloads, "it is left alone");
+    for (name, seal) in [("a", false), ("b", true)] {
+        let change = NamespaceChange { seal_payloads: Some(seal), ..NamespaceChange::default() };
+        assert_eq!(rig.store.change_namespace(name, change).await.unwrap().unwrap().limits.seal_payloads, seal);
+    }
+    let listed: Vec<_> = rig.store.namespaces(0).await.unwrap();
+    let listed: Vec<_> = listed.iter().map(|one| (one.name.as_str(), one.limits.seal_payloads)).collect();
+    assert_eq!(listed, [("a", false), ("b", true), ("default", false)]);
 }
 
 async fn a_worker_is_found_by_its_instance(rig: Rig) {

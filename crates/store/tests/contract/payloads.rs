@@ -1,6 +1,7 @@
 //! Payloads in the storage: kept as long as any row refers to them, and not much longer.
 
 use baton_core::payload::Reference;
+use baton_core::token::TokenKey;
 use baton_core::{Millis, RunId};
 use baton_store::{CLAIM_BYTES_MAX, Completion, Due, LeaseRef, LookedAt, MessageKind, NewMessage, NewRun, StepKind};
 use baton_store::{StepChange, StepWrite};
@@ -29,7 +30,8 @@ contract!(
 /// A payload that is noted, and its reference.
 async fn noted(rig: &Rig, number: u8) -> (Uuid, Bytes) {
     let id = Uuid::from_bytes([number; 16]);
-    let reference = Bytes::from(Reference { id, size: 10 << 20, sha256: [number; 32] }.write(b"secret"));
+    let reference = Reference { id, size: 10 << 20, sha256: [number; 32], generation: 1 };
+    let reference = Bytes::from(reference.write(&TokenKey::new(1, b"secret")));
     rig.store.note_payload(id, reference.to_vec()).await.unwrap();
     (id, reference)
 }

@@ -1,7 +1,5 @@
 //! Reading: lists, filters, pages, the clock.
 
-use std::collections::HashSet;
-
 use baton_core::machine::Options;
 use baton_core::{RunId, State};
 use baton_store::{Completion, Due, NewRun, Page, RunFilter};
@@ -16,7 +14,6 @@ contract!(
     what_is_not_there_is_not_found,
     the_clock_is_the_stores,
     statements_are_counted,
-    the_secret_is_made_once,
     the_first_storage_is_the_one_that_is_marked,
 );
 
@@ -177,20 +174,6 @@ async fn statements_are_counted(rig: Rig) {
     let after = rig.store.statements();
     assert!(after > before);
     assert_eq!(rig.store.statements(), after, "asking costs none");
-}
-
-async fn the_secret_is_made_once(rig: Rig) {
-    let mut tasks = Vec::new();
-    for (index, store) in rig.servers(2).await.into_iter().cycle().take(8).enumerate() {
-        tasks.push(tokio::spawn(async move { store.secret([index as u8 + 1; 32]).await.unwrap() }));
-    }
-    let mut secrets = HashSet::new();
-    for task in tasks {
-        secrets.insert(task.await.unwrap());
-    }
-    assert_eq!(secrets.len(), 1);
-    let rig = rig.reopen().await;
-    assert!(secrets.contains(&rig.store.secret([77; 32]).await.unwrap()));
 }
 
 async fn the_first_storage_is_the_one_that_is_marked(rig: Rig) {

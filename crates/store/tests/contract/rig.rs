@@ -96,6 +96,37 @@ impl Rig {
         self.clock.local()
     }
 
+    /// Puts a secret there as versions before there were master keys did.
+    pub async fn plant_plain_secret(&self, secret: [u8; 32]) {
+        match &self.home {
+            Home::Sqlite(home) => {
+                let connection = rusqlite::Connection::open(home.path().join("baton.db")).unwrap();
+                connection.execute("insert into meta values ('secret', ?1)", [secret]).unwrap();
+            }
+            Home::Postgres(database) => {
+                let insert = "insert into meta values ('secret', $1)";
+                connect(database).await.execute(insert, &[&secret.as_slice()]).await.unwrap();
+            }
+        }
+    }
+
+    /// The bytes of the files that facts of the installation are in.
+    pub async fn bytes(&self) -> Vec<u8> {
+        match &self.home {
+            Home::Sqlite(home) => {
+                let files = std::fs::read_dir(home.path()).unwrap();
+                files.flat_map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect()
+            }
+            Home::Postgres(database) => {
+                let client = connect(database).await;
+                client.batch_execute("checkpoint").await.unwrap();
+                let read = "select pg_read_binary_file(pg_relation_filepath('meta')) ||
+                    pg_read_binary_file(pg_relation_filepath('secrets'))";
+                client.query_one(read, &[]).await.unwrap().get(0)
+            }
+        }
+    }
+
     // ---- lanes and runs
 
     /// The lane of this type on the queue that most cases use.
@@ -315,4 +346,10 @@ pub fn hash_of(text: &str) -> Hash {
 pub fn dice() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0)
+}
+
+async fn connect(database: &baton_testkit::Database) -> tokio_postgres::Client {
+    let (client, connection) = tokio_postgres::connect(database.url(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
 }

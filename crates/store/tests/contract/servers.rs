@@ -20,6 +20,7 @@ async fn hints_reach_other_servers(rig: Rig) {
         runners: vec![baton_core::pools::RunnerId::from_random(4)],
         claims: vec![5],
         namespaces: true,
+        secrets: true,
     };
     if !rig.store.is_shared() {
         rig.store.notify(&one).await.unwrap();

@@ -59,6 +59,8 @@ fn shell(command: &str, run: &ClaimedRun) -> Command {
     shell
         .arg("-c")
         .arg(command)
+        // Nobody gives it to a worker on purpose.
+        .env_remove(baton_server::secrets::MASTER_KEY_VARIABLE)
         .env("BATON_RUN_ID", &run.run_id)
         .env("BATON_RUN_TYPE", &run.kind)
         .env("BATON_ATTEMPT", run.attempt.to_string())

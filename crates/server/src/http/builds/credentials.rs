@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
+use baton_core::token::TokenKey;
 use baton_core::{RunId, token};
 use baton_proto::{BUILD_TOKEN_HEADER, LEASE_HEADER, MACHINE_TOKEN_HEADER, WORKER_ID_HEADER, WORKER_TOKEN_HEADER};
 use http::request::Parts;
@@ -73,15 +74,16 @@ impl FromRequestParts<App> for Builds {
         let shown = Shown::from_request_parts(parts, app).await?;
         let run = parts.uri.path().strip_prefix("/api/builds/").and_then(|rest| rest.split('/').next()?.parse().ok());
         match (&shown.machine, &shown.lease, &shown.worker) {
-            (Some(token), _, _) => check_machine(app, run, token)?,
+            (Some(token), _, _) => check_machine(app, run, token).await?,
             (None, Some(token), _) => {
                 let run = run.ok_or_else(|| Error::Forbidden("X-Lease is not a lease of this build".into()))?;
                 open_lease(app, shown.key()?, run, token).await?;
             }
-            (None, None, Some(token))
-                if shown.caller.is_none() && token::open_builder(&app.secret, token).is_none() =>
-            {
-                return Err(Error::TokenExpired("X-Worker-Token is no token of this server; register again".into()));
+            (None, None, Some(token)) if shown.caller.is_none() => {
+                let opened = app.secrets.open_token(token, |key| token::open_builder(key, token)).await?;
+                opened.ok_or_else(|| {
+                    Error::TokenExpired("X-Worker-Token is no token of this server; register again".into())
+                })?;
             }
             (None, None, Some(_)) => {}
             (None, None, None) => {
@@ -93,13 +95,15 @@ impl FromRequestParts<App> for Builds {
 }
 
 /// Refuses a token that no machine of this build can have. Whether its lease lives is for the store to say.
-fn check_machine(app: &App, run: Option<RunId>, shown: &str) -> Result<(), Error> {
-    let is_ours = |run| {
-        token::open_machine(&app.secret, run, shown).is_some() || token::open_beat(&app.secret, run, shown).is_some()
+async fn check_machine(app: &App, run: Option<RunId>, shown: &str) -> Result<(), Error> {
+    let is_ours = |key: &TokenKey| {
+        let opened =
+            run.and_then(|run| token::open_machine(key, run, shown).or_else(|| token::open_beat(key, run, shown)));
+        opened.map(drop)
     };
-    match run.is_some_and(is_ours) {
-        true => Ok(()),
-        false => Err(Error::BadCredential("X-VM-Token is not a token of this build's machine".into())),
+    match app.secrets.open_token(shown, is_ours).await? {
+        Some(()) => Ok(()),
+        None => Err(Error::BadCredential("X-VM-Token is not a token of this build's machine".into())),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use axum::extract::{FromRequestParts, State};
 use axum::response::{IntoResponse, Response};
-use baton_core::pools::{OrderId, RunnerId};
+use baton_core::pools::RunnerId;
 use baton_proto::{
     JoinRunner, JoinedRunner, Problem, RegisterRunner, RunnerOrder, RunnerRegistration, SignalRunner, SignalledRunner,
 };
@@ -30,7 +30,7 @@ impl FromRequestParts<App> for Agent {
 }
 
 /// The order whose join token is shown.
-pub(super) struct Joining(OrderId);
+pub(super) struct Joining(agents::JoinToken);
 
 impl FromRequestParts<App> for Joining {
     type Rejection = Error;
@@ -46,10 +46,10 @@ impl FromRequestParts<App> for Joining {
     responses((status = 200, body = JoinedRunner), (status = 403, body = Problem), (status = 404, body = Problem)))]
 pub(super) async fn join(
     State(app): State<App>,
-    Joining(order): Joining,
+    Joining(shown): Joining,
     Json(wanted): Json<JoinRunner>,
 ) -> Result<Response, Error> {
-    Ok(ok(&agents::join(&app, order, wanted).await?))
+    Ok(ok(&agents::join(&app, shown, wanted).await?))
 }
 
 /// A sign of life of an agent, which is told what to do.

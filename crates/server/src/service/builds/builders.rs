@@ -63,7 +63,7 @@ pub async fn register(app: &App, caller: &Caller, new: RegisterBuilder) -> Resul
     let status = if known.is_some() { "re-registered" } else { "registered" };
     Ok(RegisteredBuilder {
         id: name_id,
-        access_token: token::builder(&app.secret, worker, set.token),
+        access_token: token::builder(&app.secrets.ring().newest().tokens, worker, set.token),
         status: status.into(),
         message: format!("Worker {status} successfully"),
         base_image_id: app.current().build_base_image.clone(),
@@ -171,7 +171,8 @@ pub async fn poll(app: &App, proof: &Proof<'_>) -> Result<Polled, Error> {
     let (builder, next) = match proof {
         Proof::BuilderToken(caller, shown) => {
             // Before the token is changed: a poll that is refused changes nothing, and can be repeated with the same one.
-            if let Some((worker, _)) = token::open_builder(&app.secret, shown) {
+            let opened = app.secrets.open_token(shown, |key| token::open_builder(key, shown)).await?;
+            if let Some((worker, _)) = opened {
                 admit(app, worker)?;
             }
             holder::token_shown(app, *caller, shown, Some(TOKEN_TTL_MS)).await?
@@ -212,7 +213,7 @@ pub async fn poll(app: &App, proof: &Proof<'_>) -> Result<Polled, Error> {
     };
     Ok(Polled {
         job,
-        access_token: token::builder(&app.secret, builder.worker, next),
+        access_token: token::builder(&app.secrets.ring().newest().tokens, builder.worker, next),
         queue: PolledQueue { pending },
         poll_after_ms,
     })
@@ -237,6 +238,9 @@ async fn job(app: &App, builder: &Builder, claimed: ClaimedRun, again: bool) -> 
         logs::note(app, run, format!("Build assigned to worker {name} (attempt {attempt})")).await;
     }
     let path = |file: &str| format!("/api/builds/{}/{file}", claimed.run_id);
+    let ring = app.secrets.ring_for(&claimed.lease).await?;
+    let opened = ring.open_token(&claimed.lease, |key| token::open_lease(key, run, &claimed.lease));
+    let (epoch, _) = opened.ok_or(Error::Internal)?;
     let has_certs = matches!(found.build.submitted.source, baton_store::BuildSource::Files { certs: Some(_), .. });
     Ok(BuildJob {
         id: claimed.run_id.clone(),
@@ -245,11 +249,7 @@ async fn job(app: &App, builder: &Builder, claimed: ClaimedRun, again: bool) -> 
         certs_url: has_certs.then(|| path("certs")),
         submitted_at: Time(found.record.submitted_at),
         base_image_id: found.build.submitted.base_image.or_else(|| app.current().build_base_image.clone()),
-        otp: token::otp(
-            &app.secret,
-            run,
-            token::open_lease(&app.secret, run, &claimed.lease).ok_or(Error::Internal)?.0,
-        ),
+        otp: token::otp(&ring.newest().tokens, run, epoch),
     })
 }
 

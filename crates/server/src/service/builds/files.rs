@@ -88,7 +88,9 @@ pub async fn take_in_time<'a>(
         let source = unread.take().unwrap_or_else(|| stream::empty().boxed());
         async move {
             match kind {
-                ArtifactKind::Certs => app.storage.put_sealed(&app.seal, &path, source, terms).await,
+                ArtifactKind::Certs => {
+                    app.storage.put_sealed(&app.secrets.ring().newest().seal, &path, source, terms).await
+                }
                 ArtifactKind::Source | ArtifactKind::Result | ArtifactKind::Draft => {
                     app.storage.put(&path, source, terms).await
                 }

@@ -36,7 +36,8 @@ pub(crate) async fn token_shown(
 ) -> Result<(Builder, Option<i64>), Error> {
     caller.map_or(Ok(()), |caller| caller.has(Scope::Worker))?;
     let expired = || Error::TokenExpired("the worker token has expired or was replaced; register again".into());
-    let (worker, number) = token::open_builder(&app.secret, shown)
+    let opened = app.secrets.open_token(shown, |key| token::open_builder(key, shown)).await?;
+    let (worker, number) = opened
         .ok_or_else(|| Error::TokenExpired("X-Worker-Token is no token of this server; register again".into()))?;
     // Before the token is changed or taken for a copy: whoever has another key has no business with it.
     let known = app.workers.get(worker).await?;
@@ -122,7 +123,8 @@ pub(crate) async fn known_lease(app: &App, proof: &Proof<'_>, id: &str) -> Resul
         Proof::BuilderToken(..) | Proof::BuilderName(..) => builder(app, proof).await?,
         Proof::Machine(shown) => {
             let run = parse(id)?;
-            let epoch = token::open_machine(&app.secret, run, shown)
+            let opened = app.secrets.open_token(shown, |key| token::open_machine(key, run, shown)).await?;
+            let epoch = opened
                 .ok_or_else(|| Error::BadCredential("X-VM-Token is not a token of this build's machine".into()))?;
             return Ok((find(app, id).await?, LeaseRef { run, epoch }));
         }

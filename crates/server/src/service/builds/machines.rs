@@ -7,6 +7,7 @@ use baton_store::{LeaseRef, Machine, Measured, NewMeasurement, OtpAnswer, Scope}
 
 use super::holder::{self, Proof};
 use super::{Found, Reader, find, heard_of, logs, no_build, visible};
+use crate::artifacts::StorageError;
 use crate::auth::Caller;
 use crate::service::audit;
 use crate::{App, Error};
@@ -38,7 +39,8 @@ pub struct Admitted {
 pub async fn authenticate(app: &App, id: &str, otp: &str) -> Result<Admitted, Error> {
     let wrong = || Error::BadCredential("the one-time password is wrong, used, or older than ten minutes".into());
     let run: RunId = id.parse().map_err(|_| no_build(id))?;
-    let epoch = token::open_otp(&app.secret, run, otp).ok_or_else(wrong)?;
+    let opened = app.secrets.open_token(otp, |key| token::open_otp(key, run, otp)).await?;
+    let epoch = opened.ok_or_else(wrong)?;
     let lease = baton_store::LeaseRef { run, epoch };
     match app.store.use_otp(lease, OTP_TTL_MS).await? {
         OtpAnswer::Good => {}
@@ -48,7 +50,7 @@ pub async fn authenticate(app: &App, id: &str, otp: &str) -> Result<Admitted, Er
     logs::note(app, run, "VM authenticated with OTP".into()).await;
     let now = app.store.now().await?;
     Ok(Admitted {
-        vm_token: token::machine(&app.secret, run, epoch),
+        vm_token: token::machine(&app.secrets.ring().newest().tokens, run, epoch),
         expires_at: Time(now + app.current().build_heartbeat_timeout_ms as Millis),
     })
 }
@@ -89,8 +91,9 @@ pub async fn alive(app: &App, proof: &Proof<'_>, id: &str, progress: Option<f64>
 
 async fn watcher_lease(app: &App, shown: &str, id: &str) -> Result<(Found, LeaseRef), Error> {
     let run: RunId = id.parse().map_err(|_| no_build(id))?;
-    let epoch = token::open_beat(&app.secret, run, shown)
-        .ok_or_else(|| Error::BadCredential("X-VM-Token is not a token of this build's machine".into()))?;
+    let opened = app.secrets.open_token(shown, |key| token::open_beat(key, run, shown)).await?;
+    let epoch =
+        opened.ok_or_else(|| Error::BadCredential("X-VM-Token is not a token of this build's machine".into()))?;
     Ok((find(app, id).await?, LeaseRef { run, epoch }))
 }
 
@@ -136,7 +139,7 @@ pub async fn status(app: &App, watcher: &Watcher<'_>, id: &str) -> Result<(Machi
     }
     let machine = app.store.machine(lease).await?.unwrap_or_default();
     let is_ready = is_live && machine.ready_at.is_some();
-    Ok((machine, is_ready.then(|| token::beat(&app.secret, lease.run, lease.epoch))))
+    Ok((machine, is_ready.then(|| token::beat(&app.secrets.ring().newest().tokens, lease.run, lease.epoch))))
 }
 
 /// The build that somebody watches, and its lease.
@@ -230,5 +233,12 @@ pub async fn certs(app: &App, proof: &Proof<'_>, id: &str) -> Result<bytes::Byte
         return Err(Error::LeaseLost);
     }
     let path = super::files::path_of(certs.id, baton_store::ArtifactKind::Certs);
-    Ok(app.storage.open_sealed(&app.seal, &path).await?)
+    match app.storage.open_sealed(&*app.secrets.ring(), &path).await {
+        // Another server may have sealed it with a generation that is not known here yet.
+        Err(StorageError::Damaged(_)) => {
+            app.secrets.look().await?;
+            Ok(app.storage.open_sealed(&*app.secrets.ring(), &path).await?)
+        }
+        other => Ok(other?),
+    }
 }

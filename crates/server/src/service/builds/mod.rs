@@ -16,6 +16,7 @@ pub mod submit;
 
 use std::time::Duration;
 
+use baton_core::token::TokenKey;
 use baton_core::{Millis, RunId, State, WorkerId, token};
 use baton_proto::{BuildStatus, NAMESPACE_DEFAULT};
 use baton_store::{Build, RunRecord, Scope};
@@ -92,9 +93,8 @@ pub(crate) async fn visible(app: &App, reader: &Reader<'_>, scope: Scope, id: &s
         },
         Reader::Token(shown) => {
             let run = run_id(id).map_err(|_| wrong_token())?;
-            if !token::is_build(&app.secret, run, shown) {
-                return Err(wrong_token());
-            }
+            let is_own = |key: &TokenKey| token::is_build(key, run, shown).then_some(());
+            app.secrets.open_token(shown, is_own).await?.ok_or_else(wrong_token)?;
             find(app, id).await
         }
     }
@@ -151,5 +151,5 @@ pub fn states_of(status: BuildStatus) -> State {
 
 /// The token with which the submitter of a build follows it.
 pub(crate) fn build_token(app: &App, run: RunId) -> String {
-    token::build(&app.secret, run)
+    token::build(&app.secrets.ring().newest().tokens, run)
 }

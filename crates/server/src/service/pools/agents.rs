@@ -33,23 +33,37 @@ pub async fn runner_of(app: &App, shown: Option<&str>, from: Option<IpAddr>) -> 
     Err(app.keys.refused(from, "runner token", "the token of a runner is not known").await)
 }
 
+/// What a join token says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JoinToken {
+    /// The order whose machines were started with it.
+    pub order: OrderId,
+    /// The generation of the secret that it was made with.
+    pub generation: u32,
+}
+
 /// The order whose join token this is.
-pub async fn order_of(app: &App, shown: Option<&str>, from: Option<IpAddr>) -> Result<OrderId, Error> {
+pub async fn order_of(app: &App, shown: Option<&str>, from: Option<IpAddr>) -> Result<JoinToken, Error> {
     let Some(shown) = shown else {
         return Err(Error::NotShown("send the join token of the machine as Authorization: Bearer".into()));
     };
-    if let Some(order) = token::open_join(&app.secret, shown) {
-        return Ok(order);
+    let ring = app.secrets.ring_for(shown).await?;
+    if let Some(order) = ring.open_token(shown, |key| token::open_join(key, shown)) {
+        return Ok(JoinToken { order, generation: token::generation_of(shown) });
     }
     app.metrics.credential_refusals.inc();
     Err(app.keys.refused(from, "join token", "the join token is none of ours").await)
 }
 
 /// Binds an agent to the runner of its machine.
-pub async fn join(app: &App, order: OrderId, wanted: JoinRunner) -> Result<JoinedRunner, Error> {
+pub async fn join(app: &App, shown: JoinToken, wanted: JoinRunner) -> Result<JoinedRunner, Error> {
     check_name("machine_id", &wanted.machine_id)?;
     let nonce = nonce(&wanted.nonce)?;
-    let token = token::runner(&app.secret, order, &wanted.machine_id, nonce);
+    let JoinToken { order, generation } = shown;
+    // Who joins again shows the same join token, and gets the same one for it, whatever has been rotated meanwhile.
+    let ring = app.secrets.ring();
+    let key = &ring.get(generation).ok_or(Error::Unavailable)?.tokens;
+    let token = token::runner(key, order, &wanted.machine_id, nonce);
     match join_soon(app, order, &wanted.machine_id, &token::hash(&token)).await? {
         JoinAnswer::Joined(runner) => {
             crash::point("runner.joined");

@@ -53,11 +53,11 @@ pub(super) fn provider(app: &App, pool: &Pool) -> Option<Arc<dyn Provider>> {
 /// Asks for the machines of an order.
 pub(crate) async fn create(app: &App, pool: &Pool, order: &Order) -> Result<(), Error> {
     let Some(provider) = provider(app, pool) else { return Ok(()) };
-    let info = app.pools.info(pool);
+    let (info, ring) = (app.pools.info(pool), app.secrets.ring());
     let mut environment = providers::agent_variables(&pool.spec.options);
     environment.extend([
         ("BATON_URL".to_owned(), app.pools.url(&app.settings)),
-        (JOIN_VARIABLE.to_owned(), token::join(&app.secret, order.id)),
+        (JOIN_VARIABLE.to_owned(), token::join(&ring.as_of(order.ordered_at).tokens, order.id)),
         ("BATON_NAMESPACE".to_owned(), pool.namespace.clone()),
         ("BATON_POOL".to_owned(), pool.name.clone()),
     ]);

@@ -26,7 +26,7 @@ pub async fn trigger(
 ) -> Result<TriggeredSchedule, Error> {
     let schedule = find(app, caller, Scope::Submit, namespace, id).await?;
     key.map_or(Ok(()), |key| check_name("idempotency_key", key))?;
-    let spec = Spec::read(&schedule)?;
+    let spec = Spec::read(app, &schedule)?;
     let lane = spec.lane(app, namespace).await?;
     let now = app.store.now().await?;
     let run = spec.now(app, &schedule, lane, now, key);
@@ -52,7 +52,7 @@ pub async fn backfill(
     if to > app.store.now().await? {
         return Err(Error::Invalid("to must have passed: what is to come fires by itself".into()));
     }
-    let spec = Spec::read(&schedule)?;
+    let spec = Spec::read(app, &schedule)?;
     let rule = spec.rule()?;
     // The beginning belongs to the range.
     let first = rule.next(from.saturating_sub(1));

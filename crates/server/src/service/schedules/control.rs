@@ -40,7 +40,7 @@ pub async fn resume(app: &App, caller: &Caller, namespace: &str, id: &str) -> Re
             return Ok(None);
         }
         let last_at = now.max(seen.last_at);
-        let next_at = Spec::read(seen)?.rule()?.next(last_at);
+        let next_at = Spec::read(app, seen)?.rule()?.next(last_at);
         Ok(Some(ScheduleChange { is_paused: false, last_at, next_at, ..ScheduleChange::of(seen) }))
     });
     let resumed = resumed.await?;

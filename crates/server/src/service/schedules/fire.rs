@@ -20,7 +20,7 @@ const MISSED_COUNTED_MAX: usize = 10_000;
 
 /// Carries out what is due of a schedule, at most `most` fires. Returns how many runs were started.
 pub(crate) async fn one(app: &App, schedule: &Schedule, now: Millis, most: usize) -> Result<usize, Error> {
-    let Ok(rule) = Spec::read(schedule).and_then(|spec| spec.rule().map(|rule| (spec, rule))) else {
+    let Ok(rule) = Spec::read(app, schedule).and_then(|spec| spec.rule().map(|rule| (spec, rule))) else {
         put_off(app, schedule, now + UNREADABLE_MS).await?;
         return Ok(0);
     };

@@ -39,7 +39,7 @@ pub async fn create(app: &App, caller: &Caller, wanted: CreateSchedule) -> Resul
     let new = NewSchedule {
         namespace: namespace.clone(),
         id: id.clone(),
-        spec: spec.write(),
+        spec: spec.write(app, &namespace),
         note,
         is_paused,
         last_at: now,
@@ -49,10 +49,10 @@ pub async fn create(app: &App, caller: &Caller, wanted: CreateSchedule) -> Resul
         ScheduleAnswer::Made(made) => {
             audit::act(app, caller, "schedule.create", &id, &spec.cron, Some(&namespace)).await?;
             set_alarm(app, &made, now);
-            Ok((read::view(made, now)?, true))
+            Ok((read::view(app, made, now)?, true))
         }
-        ScheduleAnswer::Exists(known) if (&known.spec, &known.note) == (&new.spec, &new.note) => {
-            Ok((read::view(known, now)?, false))
+        ScheduleAnswer::Exists(known) if Spec::read(app, &known)?.plain() == spec.plain() && known.note == new.note => {
+            Ok((read::view(app, known, now)?, false))
         }
         ScheduleAnswer::Exists(_) => Err(Error::Conflict(format!(
             "there is a schedule {id} already, and it is another one: update it, or choose another id"
@@ -71,7 +71,7 @@ pub async fn change(
 ) -> Result<ScheduleView, Error> {
     let detail = wanted.cron.clone().unwrap_or_default();
     let changed = set(app, caller, namespace, id, |seen, now| {
-        let (spec, is_new_rule) = Spec::read(seen)?.changed(&wanted);
+        let (spec, is_new_rule) = Spec::read(app, seen)?.changed(&wanted);
         let cron = spec.check(app)?;
         let last_at = if is_new_rule { now } else { seen.last_at };
         let next_at = cron.next(last_at);
@@ -79,7 +79,7 @@ pub async fn change(
             return Err(never());
         }
         Ok(Some(ScheduleChange {
-            spec: spec.write(),
+            spec: spec.write(app, namespace),
             note: wanted.note.as_deref().map_or_else(|| seen.note.clone(), message),
             last_at,
             next_at: next_at.filter(|_| !seen.is_paused),
@@ -119,10 +119,10 @@ async fn set(
     for _ in 0..TRIES_MAX {
         let seen = find(app, caller, Scope::Submit, namespace, id).await?;
         let now = app.store.now().await?;
-        let Some(wanted) = change(&seen, now)? else { return read::view(seen, now) };
+        let Some(wanted) = change(&seen, now)? else { return read::view(app, seen, now) };
         if let Some(changed) = app.store.change_schedule(seen.number, seen.revision, wanted).await? {
             set_alarm(app, &changed, now);
-            return read::view(changed, now);
+            return read::view(app, changed, now);
         }
     }
     Err(Error::Conflict("the schedule keeps changing; look at it and try again".into()))

@@ -17,7 +17,7 @@ pub const NEXT_MAX: usize = 1_000;
 /// One schedule.
 pub async fn get(app: &App, caller: &Caller, namespace: &str, id: &str) -> Result<ScheduleView, Error> {
     let schedule = find(app, caller, Scope::Read, namespace, id).await?;
-    view(schedule, app.time.now().await?)
+    view(app, schedule, app.time.now().await?)
 }
 
 /// A page of the schedules that the caller sees (of one namespace, if given), by namespace and id, and how many there are if asked.
@@ -35,7 +35,7 @@ pub async fn list(
     let namespace = namespace.or(caller.namespace.as_deref());
     let now = app.time.now().await?;
     let found = app.store.schedules(namespace, page).await?;
-    let shown = found.into_iter().map(|schedule| view(schedule, now)).collect::<Result<_, _>>()?;
+    let shown = found.into_iter().map(|schedule| view(app, schedule, now)).collect::<Result<_, _>>()?;
     let total = match total {
         true => Some(app.store.count_schedules(namespace).await?),
         false => None,
@@ -64,7 +64,7 @@ pub async fn next(app: &App, caller: &Caller, namespace: &str, id: &str, count: 
     }
     let schedule = find(app, caller, Scope::Read, namespace, id).await?;
     let now = app.time.now().await?;
-    upcoming(&Spec::read(&schedule)?, &schedule, now, count)
+    upcoming(&Spec::read(app, &schedule)?, &schedule, now, count)
 }
 
 /// After what is settled already: a clock that was put back does not make it fire twice.
@@ -72,8 +72,8 @@ fn upcoming(spec: &Spec, schedule: &Schedule, now: Millis, count: usize) -> Resu
     Ok(spec.rule()?.upcoming(now.max(schedule.last_at), count).into_iter().map(Time).collect())
 }
 
-pub(super) fn view(schedule: Schedule, now: Millis) -> Result<ScheduleView, Error> {
-    let spec = Spec::read(&schedule)?;
+pub(super) fn view(app: &App, schedule: Schedule, now: Millis) -> Result<ScheduleView, Error> {
+    let spec = Spec::read(app, &schedule)?;
     let next_fires = match schedule.is_paused {
         true => vec![],
         false => upcoming(&spec, &schedule, now, NEXT_SHOWN)?,

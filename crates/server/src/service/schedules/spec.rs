@@ -1,5 +1,7 @@
 //! The spec of a schedule: its rule, and the run that each fire starts.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use baton_core::cron::{Cron, CronError, ZONE_DEFAULT, ZONE_FIELD};
 use baton_core::machine::Options;
 use baton_core::order::PRIORITY_DEFAULT;
@@ -10,6 +12,7 @@ use baton_proto::{ChangeSchedule, CreateSchedule, ScheduledRun, SubmitRun, Time}
 use baton_store::{Due, FireRun, Idempotency, Lane, LaneName, NewRun, Schedule};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::service::submit;
@@ -35,6 +38,9 @@ pub(super) struct Spec {
     /// The run is a workflow. Not kept in `run`, which versions before this would refuse to read.
     #[serde(default)]
     pub workflow: bool,
+    /// The input of the run, sealed, in base 64; then there is none in `run`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealed_input: Option<String>,
 }
 
 impl Spec {
@@ -48,19 +54,43 @@ impl Spec {
             overlap: wanted.overlap.unwrap_or_default(),
             workflow: wanted.run.workflow,
             run: ScheduledRun { workflow: false, ..wanted.run },
+            sealed_input: None,
         }
     }
 
     /// Of a schedule that is there.
-    pub(super) fn read(schedule: &Schedule) -> Result<Spec, Error> {
-        serde_json::from_str(&schedule.spec).map_err(|error| {
+    pub(super) fn read(app: &App, schedule: &Schedule) -> Result<Spec, Error> {
+        let mut spec: Spec = serde_json::from_str(&schedule.spec).map_err(|error| {
             tracing::error!(schedule = schedule.id, %error, "a schedule cannot be read");
             Error::Internal
-        })
+        })?;
+        if let Some(sealed) = spec.sealed_input.take() {
+            let opened = BASE64.decode(sealed).ok().and_then(|sealed| app.secrets.ring().open_payload(&sealed));
+            let input = opened.and_then(|input| RawValue::from_string(String::from_utf8(input.into()).ok()?).ok());
+            spec.run.input = Some(input.ok_or_else(|| {
+                // Or sealed by another server a moment ago: whoever asks again finds it.
+                tracing::error!(schedule = schedule.id, "the input of a schedule cannot be opened");
+                Error::PayloadLost
+            })?);
+        }
+        Ok(spec)
     }
 
-    pub(super) fn write(&self) -> String {
+    /// As it is compared, with its input in plain.
+    pub(super) fn plain(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// As it is kept.
+    pub(super) fn write(&self, app: &App, namespace: &str) -> String {
+        let mut spec = self.clone();
+        if app.namespaces.seals(namespace)
+            && let Some(input) = spec.run.input.take()
+        {
+            let sealed = app.secrets.ring().seal_payload(namespace, input.get().as_bytes(), &*app.entropy);
+            spec.sealed_input = Some(BASE64.encode(sealed));
+        }
+        spec.plain()
     }
 
     /// With a change, and whether that is one of the rule.
@@ -73,6 +103,7 @@ impl Spec {
             overlap: change.overlap.unwrap_or(self.overlap),
             workflow: change.run.as_ref().map_or(self.workflow, |run| run.workflow),
             run: ScheduledRun { workflow: false, ..change.run.clone().unwrap_or_else(|| self.run.clone()) },
+            sealed_input: None,
         };
         let is_new_rule = (&spec.cron, &spec.time_zone) != (&self.cron, &self.time_zone);
         (spec, is_new_rule)
@@ -103,7 +134,7 @@ impl Spec {
             Error::Invalid(why) => Error::Invalid(format!("run.{why}")),
             other => other,
         })?;
-        match self.write().len() > SPEC_BYTES_MAX {
+        match self.plain().len() > SPEC_BYTES_MAX {
             true => Err(Error::TooLarge { limit: SPEC_BYTES_MAX }),
             false => Ok(cron),
         }
@@ -158,6 +189,11 @@ impl Spec {
         key: Option<String>,
     ) -> FireRun {
         let run = self.run.clone();
+        let input = run.input.map_or_else(Bytes::new, |input| Bytes::from(String::from(Box::<str>::from(input))));
+        let input = match !input.is_empty() && app.namespaces.seals(&schedule.namespace) {
+            true => app.secrets.ring().seal_payload(&schedule.namespace, &input, &*app.entropy),
+            false => input,
+        };
         let options = Options {
             retry: run.retry.unwrap_or_else(|| match self.workflow {
                 true => RetryPolicy { max_attempts: 1, ..RetryPolicy::default() },
@@ -178,7 +214,7 @@ impl Spec {
                 idempotency: key.map(|key| once(&schedule.namespace, key)),
                 options: (options != Options::default()).then_some(options),
                 retry_of: None,
-                input: run.input.map_or_else(Bytes::new, |input| Bytes::from(String::from(Box::<str>::from(input)))),
+                input,
             },
             die: app.entropy.bits(),
             timeout_ms: run.run_timeout_ms.map(|ms| ms as Millis),

@@ -89,7 +89,8 @@ pub async fn many(
 /// Takes room for a child, and puts a large input into the storage.
 async fn admitted(app: &App, child: &mut NewChild, own: bool) -> Result<Admission, Error> {
     let admission = admit(app, child, own).await?;
-    child.run.input = payloads::keep(app, std::mem::take(&mut child.run.input)).await?;
+    let of = payloads::Of::Lane(child.run.lane.lane);
+    child.run.input = payloads::keep(app, of, std::mem::take(&mut child.run.input)).await?;
     Ok(admission)
 }
 

@@ -138,10 +138,12 @@ pub(crate) fn may_remember(run: &Claimed) -> bool {
 
 /// Puts together what is handed to a worker.
 pub(crate) async fn taken(app: &App, runs: Vec<(Claimed, Journal)>, now: Millis) -> Result<Vec<Taken>, Error> {
+    let ring = app.secrets.ring();
     let mut all = Vec::with_capacity(runs.len());
     for (claimed, journal) in runs {
         let lane = app.lanes.name(claimed.lane).await?.ok_or(Error::Internal)?;
-        let lease = token::lease(&app.secret, claimed.run, claimed.epoch, &lane.namespace);
+        let lease = token::lease(&ring.newest().tokens, claimed.run, claimed.epoch, &lane.namespace);
+        app.run_lanes.note(app, claimed.run, claimed.lane);
         all.push(Taken { claimed, lease, lane, journal, now });
     }
     Ok(all)

@@ -16,7 +16,7 @@ pub async fn one(app: &App, lease: LeaseRef, input: Bytes) -> Result<Submitted, 
     // The queue of a lane is known once its name is.
     app.lanes.name(record.lane).await?.ok_or(Error::Internal)?;
     let lane = Lane { lane: record.lane, queue: app.lanes.queue_of(record.lane).ok_or(Error::Internal)? };
-    let input = payloads::keep(app, input).await?;
+    let input = payloads::keep(app, payloads::Of::Lane(record.lane), input).await?;
     let next = NewRun {
         lane,
         priority: record.priority,

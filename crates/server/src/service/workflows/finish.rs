@@ -23,7 +23,8 @@ pub struct Failed {
 
 /// Completes runs; one answer for each.
 pub async fn complete(app: &App, done: Vec<Completion>) -> Result<Vec<Result<State, Error>>, Error> {
-    payloads::keep_each(app, done, |done| done.output.as_mut(), async |done| complete_kept(app, done).await).await
+    let run = |done: &Completion| done.lease.run;
+    payloads::keep_each(app, done, run, |done| done.output.as_mut(), async |done| complete_kept(app, done).await).await
 }
 
 async fn complete_kept(app: &App, done: Vec<Completion>) -> Result<Vec<Result<State, Error>>, Error> {

@@ -12,7 +12,9 @@ use crate::{App, Error};
 
 /// Publishes values; one answer for each. The last one of a run counts.
 pub async fn many(app: &App, published: Vec<(LeaseRef, Bytes)>) -> Result<Vec<Result<(), Error>>, Error> {
-    payloads::keep_each(app, published, |one| Some(&mut one.1), async |published| write(app, published).await).await
+    let run = |one: &(LeaseRef, Bytes)| one.0.run;
+    payloads::keep_each(app, published, run, |one| Some(&mut one.1), async |published| write(app, published).await)
+        .await
 }
 
 async fn write(app: &App, published: Vec<(LeaseRef, Bytes)>) -> Result<Vec<Result<(), Error>>, Error> {

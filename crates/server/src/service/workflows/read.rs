@@ -151,6 +151,7 @@ pub async fn steps(app: &App, caller: &Caller, run: RunId, page: Page<u32>) -> R
         bytes += some.iter().filter_map(|step| step.output.as_ref()).map(Bytes::len).sum::<usize>();
         found.extend(some);
         if all || found.len() >= page.limit || bytes >= STEP_BYTES_MAX {
+            payloads::open(app, found.iter_mut().filter_map(|step| step.output.as_mut())).await?;
             return Ok((found, !all));
         }
         together *= 2;

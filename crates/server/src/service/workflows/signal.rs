@@ -24,8 +24,11 @@ pub async fn one(
     check_field("name", &name)?;
     key.as_deref().map_or(Ok(()), |key| check_field("idempotency_key", key))?;
     payloads::check(app, &payload)?;
-    visible(app, caller, Scope::Submit, run).await?;
-    let payload = if payload.is_empty() { None } else { Some(payloads::keep(app, payload).await?) };
+    let lane = visible(app, caller, Scope::Submit, run).await?.lane;
+    let payload = match payload.is_empty() {
+        true => None,
+        false => Some(payloads::keep(app, payloads::Of::Lane(lane), payload).await?),
+    };
     let (left, _) = leave(app, NewMessage { run, kind: MessageKind::Signal, name, payload, key }).await?;
     match left {
         Some(number) => Ok(number),

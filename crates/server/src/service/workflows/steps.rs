@@ -160,7 +160,9 @@ pub async fn one(app: &App, write: StepWrite) -> Result<Remembered, Error> {
 /// Carries out writes; one answer for each.
 pub async fn many(app: &App, mut writes: Vec<StepWrite>) -> Result<Vec<Result<Remembered, Error>>, Error> {
     let sent: Vec<_> = writes.iter_mut().map(|write| output(write).cloned()).collect();
-    let mut answers = payloads::keep_each(app, writes, output, async |writes| write(app, writes).await).await?;
+    let mut answers =
+        payloads::keep_each(app, writes, |write| write.lease.run, output, async |writes| write(app, writes).await)
+            .await?;
     for (answer, sent) in answers.iter_mut().zip(sent) {
         if let Ok(Remembered { step, existed: false }) = answer {
             // What was just written need not be fetched.

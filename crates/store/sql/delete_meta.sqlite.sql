@@ -1,0 +1,2 @@
+-- Forgets a fact of the installation.
+delete from meta where key = ?1

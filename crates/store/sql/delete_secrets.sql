@@ -1,0 +1,2 @@
+-- Discards all generations of the installation's secret: what they have sealed is lost.
+delete from secrets

@@ -1,0 +1,2 @@
+-- All facts of the installation.
+select key, value from meta

@@ -1,0 +1,2 @@
+-- A fact of the installation.
+select value from meta where key = ?1

@@ -1,2 +1,0 @@
--- The installation's secret.
-select value from meta where key = 'secret'
