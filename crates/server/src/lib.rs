@@ -158,7 +158,7 @@ pub async fn run(
     if let Some(sink) = &settings.audit_sink {
         sink.parse::<audit::Sink>()?.check()?;
     }
-    let tls = tls::Tls::open_and_tell(&settings)?;
+    let tls = tls::Tls::open(&settings)?;
     let mut app = open(&settings, &providers).await?;
     let listener = tokio::net::TcpListener::bind(&settings.listen)
         .await
@@ -170,6 +170,9 @@ pub async fn run(
         println!("The first admin API key, shown this once (and left in {}):\n\n    {key}\n", path.display());
     }
     let address_file = settings.data.join(ADDRESS_FILE);
+    if let Some(tls) = &tls {
+        tls.leave_pins(&settings.data)?;
+    }
     let left = if tls.is_some() { format!("https://{address}") } else { address.to_string() };
     std::fs::write(&address_file, left).map_err(|error| format!("cannot write {}: {error}", address_file.display()))?;
     println!("Baton listens on {}://{address} (store: {})", settings.scheme(), app.store.kind());
