@@ -299,10 +299,11 @@ fn distrust(why: String) -> Error {
 fn words(why: &CertificateError, server: &ServerName<'_>, found: &str) -> String {
     let server = server.to_str();
     match why {
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => format!(
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             "the time of its certificate is over. Whoever runs the server has to replace it (docs/tls.md); if it is good, the \
              clock of this machine is wrong"
-        ),
+                .into()
+        }
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             "the time of its certificate has not come yet: the clock of this machine, or of whoever made it, is wrong"
                 .into()

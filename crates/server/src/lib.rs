@@ -185,7 +185,7 @@ pub async fn run(
     if let Some(sink) = &settings.audit_sink {
         sink.parse::<audit::Sink>()?.check()?;
     }
-    let tls = tls::Tls::open_and_tell(&settings)?;
+    let tls = tls::Tls::open(&settings)?;
     let stopping = CancellationToken::new();
     let stopped = stopping.clone();
     tokio::spawn(async move {
@@ -203,6 +203,9 @@ pub async fn run(
         println!("The first admin API key, shown this once (and left in {}):\n\n    {key}\n", path.display());
     }
     let path = settings.data.join(ADDRESS_FILE);
+    if let Some(tls) = &tls {
+        tls.leave_pins(&settings.data)?;
+    }
     let left = if tls.is_some() { format!("https://{address}") } else { address.to_string() };
     let _address_file =
         AddressFile::leave(path.clone(), left).map_err(|error| format!("cannot write {}: {error}", path.display()))?;

@@ -9,7 +9,7 @@ mod self_signed;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use baton_core::Millis;
@@ -42,7 +42,7 @@ pub struct Tls {
     is_self_signed: bool,
     /// Keys that certificates of clients stand for, by a name in them.
     keys: BTreeMap<String, String>,
-    pin_file: Option<PathBuf>,
+    pin_file: OnceLock<PathBuf>,
     /// The files as they were when they were last read.
     read: Mutex<Marks>,
     now: RwLock<Now>,
@@ -83,7 +83,7 @@ impl Tls {
             files,
             is_self_signed,
             keys: settings.tls_client_keys.clone(),
-            pin_file: None,
+            pin_file: OnceLock::new(),
             read,
             now: RwLock::new(Now { config, about }),
             computing: Semaphore::new((threads / 2).max(1)),
@@ -92,13 +92,12 @@ impl Tls {
         Ok(Some(Arc::new(tls)))
     }
 
-    /// As [`Tls::open`], and tells other programs on this machine what they may trust.
-    pub(crate) fn open_and_tell(settings: &Settings) -> Result<Option<Arc<Tls>>, String> {
-        let Some(tls) = Tls::open(settings)? else { return Ok(None) };
-        let mut tls = Arc::into_inner(tls).ok_or("TLS is in use already")?;
-        tls.pin_file = Some(settings.data.join(PIN_FILE));
-        tls.write_pins(&[&tls.about().fingerprint]).map_err(|error| format!("cannot write {PIN_FILE}: {error}"))?;
-        Ok(Some(Arc::new(tls)))
+    /// Tells other programs on this machine which certificate they may trust, from now on. To be called
+    /// by whoever has the data directory for itself.
+    pub(crate) fn leave_pins(&self, data: &Path) -> Result<(), String> {
+        let path = self.pin_file.get_or_init(|| data.join(PIN_FILE));
+        let written = self.write_pins(&[&self.about().fingerprint]);
+        written.map_err(|error| format!("cannot write {}: {error}", path.display()))
     }
 
     /// What the certificate of the server says.
@@ -173,7 +172,7 @@ impl Tls {
     }
 
     fn write_pins(&self, pins: &[&str]) -> std::io::Result<()> {
-        match &self.pin_file {
+        match self.pin_file.get() {
             Some(path) => self_signed::write(path, &format!("{}\n", pins.join("\n")), 0o644),
             None => Ok(()),
         }
