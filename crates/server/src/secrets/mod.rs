@@ -222,7 +222,7 @@ impl Secrets {
             }
         }
         let trouble = closed.last().map(|(generation, needed)| {
-            let why = why.map_or_else(|| format!("{} has {}", self.source.place(), keys.ids().join(", ")), |why| why);
+            let why = why.unwrap_or_else(|| format!("{} has {}", self.source.place(), keys.ids().join(", ")));
             format!(
                 "the installation's secret (generation {generation}) is wrapped with the master key {needed} by now, which \
                  this server does not have: {why}. It goes on with the generations it knows, whose tokens end soon, and \

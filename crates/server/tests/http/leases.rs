@@ -157,7 +157,7 @@ async fn a_zombie_changes_nothing(on: On) {
 async fn a_forged_lease_opens_nothing(on: On) {
     let server = Server::start(on).await;
     let (_, claimed) = server.held().await;
-    let next = claimed.lease.replace("bl_1_", "bl_2_");
+    let next = claimed.lease.replace("bl_g1_1_", "bl_g1_2_");
     for forged in ["", "bl_1_", "bl_1_0000", next.as_str(), &format!("{}x", claimed.lease)] {
         let answer = server.client.complete(&claimed.run_id, &complete(forged)).await;
         assert_eq!(refusal(answer), "403 forbidden", "{forged}");

@@ -173,14 +173,7 @@ impl Store for PostgresStore {
     }
 
     async fn change_secrets(&self, seen: &StoredSecrets, change: SecretsChange) -> StoreResult<bool> {
-        let changed = self.database.within(self.write_secrets(seen, &change)).await?;
-        if changed && seen.plain.is_some() {
-            let vacuumed = self.database.within(self.vacuum_meta()).await;
-            if let Err(error) = vacuumed {
-                tracing::warn!(%error, "the secret from before there was a master key is deleted, but its bytes may stay in the files of the database; VACUUM FULL meta removes them");
-            }
-        }
-        Ok(changed)
+        self.database.within(self.write_secrets(seen, &change)).await
     }
 
     async fn storage_mark(&self, found: [u8; 16]) -> StoreResult<[u8; 16]> {

@@ -6,7 +6,6 @@ use super::pool::Outcome;
 use super::sql;
 use crate::{SecretsChange, StoreError, StoredSecrets, WrappedSecret};
 
-const SECRET: &str = "secret";
 const INSTALLATION: &str = "installation";
 
 impl PostgresStore {
@@ -32,17 +31,21 @@ impl PostgresStore {
         if let Some(overlap_ms) = change.overlap_ms {
             session.query(sql::END_TOKENS, params![now, overlap_ms]).await?;
         }
-        session.query(sql::DELETE_META, params![SECRET]).await?;
+        if seen.plain.is_some() {
+            // A row that is only deleted stays in the file until it is vacuumed, and longer while anybody has an older
+            // snapshot.
+            let facts = session.query(sql::LIST_META, &[]).await?;
+            session.query(sql::EMPTY_META, &[]).await?;
+            for fact in facts {
+                let (key, value): (String, Vec<u8>) = (fact.try_get(0)?, fact.try_get(1)?);
+                session.query(sql::KEEP_META, params![key, value.as_slice()]).await?;
+            }
+        }
         if let Some(installation) = &change.installation {
             session.query(sql::KEEP_META, params![INSTALLATION, installation.as_bytes()]).await?;
         }
         session.commit().await?;
         Ok(true)
-    }
-
-    /// Removes what a plain secret left in the table's file. A session of its own: this is nothing for a transaction.
-    pub(super) async fn vacuum_meta(&self) -> Outcome<()> {
-        self.database.direct().await?.run_script(sql::VACUUM_META).await
     }
 }
 

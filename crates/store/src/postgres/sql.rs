@@ -51,8 +51,8 @@ statements! {
     DELETE_SECRETS = "delete_secrets.sql";
     END_TOKENS = "end_tokens.pg.sql";
     KEEP_META = "keep_meta.pg.sql";
-    DELETE_META = "delete_meta.pg.sql";
-    VACUUM_META = "vacuum_meta.pg.sql";
+    LIST_META = "list_meta.pg.sql";
+    EMPTY_META = "empty_meta.pg.sql";
     ADD_LANES = "add_lanes.pg.sql";
     ADD_LOG = "add_log.pg.sql";
     ADD_LOG_CHUNKS = "add_log_chunks.pg.sql";
