@@ -48,7 +48,7 @@ pub struct SecretGeneration {
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct RotateSecret {
-    /// How long leases and other tokens of the generations before stay good; a day unless given.
+    /// How long leases and other tokens of the generations before stay good; a week unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overlap_ms: Option<u64>,
 }

@@ -49,7 +49,7 @@ void. Runs, keys, settings and history stay.")]
 #[derive(Args)]
 pub struct RotateArgs {
     /// How long leases and other tokens of the generations before stay good.
-    #[arg(long, value_name = "SPAN", default_value = "1d", value_parser = duration::parse)]
+    #[arg(long, value_name = "SPAN", default_value = "7d", value_parser = duration::parse)]
     overlap: Duration,
     #[command(flatten)]
     format: Format,

@@ -2,6 +2,7 @@
 
 use baton_proto::v1;
 use baton_proto::v1::workflow_service_server::WorkflowService;
+use baton_store::Scope;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::layer::{Authenticated, Deadline};
@@ -47,6 +48,9 @@ macro_rules! methods {
             async fn work(&self, request: Request<Streaming<v1::WorkRequest>>) -> Result<Response<Outgoing>, Status> {
                 let deadline = request.extensions().get::<Deadline>().and_then(|deadline| deadline.0);
                 let (who, requests) = opened(request)?;
+                // Before the stream begins, so that the refusal is the answer, and is counted and written down
+                // as one.
+                who.caller.has(Scope::Worker)?;
                 Ok(Response::new(work::open(self.app.clone(), who, requests, deadline)))
             }
         }

@@ -26,7 +26,7 @@ use crate::entropy::Entropy;
 use crate::{Error, crash};
 
 /// How long tokens of the generation before stay good unless somebody says otherwise.
-pub const OVERLAP_MS: Millis = 24 * 60 * 60 * 1_000;
+pub const OVERLAP_MS: Millis = 7 * 24 * 60 * 60 * 1_000;
 /// Shortest pause between two looks at the store that tokens of unknown generations bring about: anybody can make one up.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// How often a change is tried anew because another server was faster.

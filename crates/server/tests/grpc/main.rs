@@ -9,6 +9,7 @@ mod cancel;
 mod children;
 mod face;
 mod journal;
+mod matrix;
 mod open;
 mod payloads;
 mod runs;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use baton_proto::{RegisteredWorker, v1};
-use baton_store::{LeaseRef, Scope, WorkerStatus};
+use baton_store::{LeaseRef, WorkerStatus};
 
 use super::super::convert::{run_id, worker_id};
 use super::super::layer::Authenticated;
@@ -31,7 +31,6 @@ pub(super) struct Welcome {
 
 /// Registers, or goes on where the stream before ended.
 pub(super) async fn greet(app: &App, who: &Authenticated, hello: v1::Hello) -> Result<Welcome, Error> {
-    who.caller.has(Scope::Worker)?;
     let (mut leases, mut foreign) = (Vec::with_capacity(hello.leases.len()), Vec::new());
     for v1::RunLease { run_id: run, lease } in hello.leases {
         // One that another installation has given, which stood at this address before, is lost as any other: the worker goes on with new work.

@@ -93,7 +93,7 @@ async fn noted(app: &App) -> Result<Response, Error> {
 }
 
 /// Ask whether the machine of a build is ready.
-#[utoipa::path(get, path = "/api/builds/{id}/vm-status", tag = "machines", security(("worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("api_key" = ["worker"], "lease" = [])),
+#[utoipa::path(get, path = "/api/builds/{id}/vm-status", tag = "machines", security(("worker_token" = []), ("api_key" = ["worker"]), ("vm_token" = []), ("api_key" = ["worker"], "lease" = [])),
     params(("id" = String, Path, description = "The build")),
     responses((status = 200, body = MachineView), (status = 404, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn status(State(app): State<App>, shown: Shown, Path(id): Path<String>) -> Result<Response, Error> {

@@ -43,7 +43,7 @@ pub(super) struct PollQuery {
 }
 
 /// Ask for a build, and for the next token. A builder that asks in a tight loop is told to slow down.
-#[utoipa::path(get, path = "/api/workers/poll", tag = "builders", security(("worker_token" = []), ("api_key" = ["worker"])),
+#[utoipa::path(get, path = "/api/workers/poll", tag = "builders", security(("worker_token" = []), ("api_key" = ["worker"], "worker_id" = [])),
     params(PollQuery),
     responses((status = 200, body = Polled), (status = 400, body = Problem), (status = 401, body = Problem), (status = 403, body = Problem), (status = 404, body = Problem), (status = 429, body = Problem)))]
 pub(super) async fn poll(

@@ -49,7 +49,7 @@ async fn downloads_come_in_parts_and_with_a_tag(on: On) {
     assert_eq!(get("if-none-match", &tag).await.status, 304);
 }
 
-fn certs() -> Vec<u8> {
+pub fn certs() -> Vec<u8> {
     let mut archive = baton_archive_writer();
     archive.add("certs/dist.p12", b"p12 bytes");
     archive.add("certs/password.txt", b"secret\n");

@@ -2,7 +2,7 @@
 
 mod clients;
 mod contested;
-mod files;
+pub mod files;
 mod git;
 mod logs;
 mod machines;

@@ -6,4 +6,4 @@ mod definitions;
 mod fake;
 mod github;
 mod keeper;
-mod rig;
+pub mod rig;
