@@ -175,7 +175,7 @@ async fn adopt(connection: &Connection, args: AdoptArgs) -> Result<(), Exit> {
     let flags = SettingsFlags { data: connection.data.clone(), database, storage, ..SettingsFlags::default() };
     let settings = serve::load(config.as_deref(), flags).map_err(Exit::usage)?;
     let name = baton_server::adopt_storage(&settings).await.map_err(Exit::failed)?;
-    print_line(&format!("{name} has the files of this installation from now on; start the servers"));
+    print_line(format!("{name} has the files of this installation from now on; start the servers"));
     Ok(())
 }
 
