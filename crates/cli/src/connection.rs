@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use baton::{Client, ClientError};
+use baton_server::address_file;
 use clap::Args;
 
 use crate::commands::patience::until_answered;
@@ -97,9 +98,9 @@ impl Connection {
         self.url.clone().or_else(|| self.left_url()).unwrap_or_else(|| URL_DEFAULT.to_owned())
     }
 
-    /// The address that a server on this machine left. It takes it away when it stops.
+    /// The address that a server on this machine left, if it is still there.
     fn left_url(&self) -> Option<String> {
-        let left = std::fs::read_to_string(self.data_directory().join(baton_server::ADDRESS_FILE)).ok()?;
+        let left = address_file::read(&self.data_directory().join(baton_server::ADDRESS_FILE))?;
         url_left(&left)
     }
 
@@ -130,6 +131,8 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
+    use baton_server::address_file::AddressFile;
+
     use super::*;
 
     fn connection(directory: &tempfile::TempDir, url: Option<&str>, key: Option<&str>) -> Connection {
@@ -142,9 +145,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let url = |given| connection(&directory, given, None).find_url();
         assert_eq!(url(None), "http://127.0.0.1:7400");
-        std::fs::write(directory.path().join(baton_server::ADDRESS_FILE), "0.0.0.0:81").unwrap();
+        let leave = |text: &str| AddressFile::leave(directory.path().join(baton_server::ADDRESS_FILE), text.into());
+        let server = leave("0.0.0.0:81").unwrap();
         assert_eq!(url(None), "http://127.0.0.1:81");
-        std::fs::write(directory.path().join(baton_server::ADDRESS_FILE), "https://[::]:81\n").unwrap();
+        drop(server);
+        let _server = leave("https://[::]:81\n").unwrap();
         assert_eq!(url(None), "https://[::1]:81");
         assert_eq!(url(Some("http://there:1")), "http://there:1");
     }
@@ -157,7 +162,12 @@ mod tests {
         // Nobody runs: who listens at the usual address is somebody else.
         assert_eq!(key(None, None), None);
         assert!(connection(&directory, None, None).client().is_err());
-        std::fs::write(directory.path().join(baton_server::ADDRESS_FILE), "127.0.0.1:81").unwrap();
+        // One that was killed has left its address: whoever listens there now is somebody else, too.
+        let path = directory.path().join(baton_server::ADDRESS_FILE);
+        std::fs::write(&path, "127.0.0.1:81").unwrap();
+        assert_eq!(key(None, None), None);
+        assert_eq!(key(Some("http://127.0.0.1:81/"), None), None);
+        let _server = AddressFile::leave(path, "127.0.0.1:81".into()).unwrap();
         assert_eq!(key(None, None).as_deref(), Some("bk_left"));
         assert_eq!(key(Some("http://127.0.0.1:81/"), None).as_deref(), Some("bk_left"));
         assert_eq!(key(Some("http://127.0.0.1:7400"), None), None);

@@ -3,7 +3,7 @@
 //! Store, clock, listener and randomness are handed in ([`App::build`], [`serve`]), so that the whole server can run inside a
 //! simulator and tests can move time. [`run`] hands in the real ones.
 
-mod address_file;
+pub mod address_file;
 mod addresses;
 mod allowance;
 mod answers;
@@ -62,7 +62,7 @@ use baton_store::{Clock, Store, StoreError};
 use tokio_util::sync::CancellationToken;
 
 use crate::address_file::AddressFile;
-use crate::artifacts::Storage;
+use crate::artifacts::{Storage, StorageError};
 use crate::entropy::{Entropy, SystemEntropy};
 
 /// Name of the file in the data directory that holds the server's address while it runs.
@@ -106,7 +106,8 @@ pub fn open_storage(settings: &Settings) -> Result<Storage, String> {
     }
 }
 
-/// Says that the storage which the settings name has the installation's files. Returns its name.
+/// Says that the storage which the settings name has the installation's files, and no other.
+/// Returns its name.
 pub async fn adopt_storage(settings: &Settings) -> Result<String, String> {
     if let Some(path) = settings.sqlite_path().filter(|path| !path.exists()) {
         return Err(format!("there is no database at {}; name it with --data or --database", path.display()));
@@ -115,8 +116,16 @@ pub async fn adopt_storage(settings: &Settings) -> Result<String, String> {
     let storage = open_storage(settings)?;
     let mut fresh = [0; 16];
     SystemEntropy.fill(&mut fresh);
-    let known = store.storage_mark(fresh).await.map_err(|error| error.to_string())?;
-    storage.set_mark(known).await.map_err(|error| error.to_string())?;
+    // The storage first: one that has a mark which nobody knows is one that nobody uses.
+    storage.set_mark(fresh).await.map_err(|error| error.to_string())?;
+    store.set_storage_mark(fresh).await.map_err(|error| error.to_string())?;
+    let entry = baton_store::AuditEntry {
+        actor: "baton storage adopt".into(),
+        action: "storage.adopt".into(),
+        subject: storage.name().into(),
+        ..baton_store::AuditEntry::default()
+    };
+    store.audit(vec![entry]).await.map_err(|error| error.to_string())?;
     store.close().await;
     Ok(storage.name().to_owned())
 }
@@ -302,6 +311,10 @@ async fn own_storage(store: &dyn Store, storage: Storage) -> Result<Storage, Err
     SystemEntropy.fill(&mut fresh);
     let mark = match tokio::time::timeout(MARK_PATIENCE, storage.mark(fresh)).await {
         Ok(Ok(mark)) => mark,
+        Ok(Err(error @ StorageError::Damaged(_))) => {
+            tracing::error!(%error, "the storage for artifacts is not as it should be");
+            return Ok(storage.foreign());
+        }
         // Nobody knows which storage it is: it is out of reach, and may come back.
         Ok(Err(error)) => {
             tracing::warn!(%error, "the storage for artifacts cannot be looked at");

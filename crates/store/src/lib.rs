@@ -97,6 +97,8 @@ pub trait Store: Builds + Workflows + Payloads + Schedules + Namespaces + Pools 
     /// The mark of the storage that has this installation's files: the one that was kept first. `found` is the mark of the
     /// storage that asks.
     async fn storage_mark(&self, found: [u8; 16]) -> StoreResult<[u8; 16]>;
+    /// Says that the storage with this mark has the files from now on, and no other.
+    async fn set_storage_mark(&self, mark: [u8; 16]) -> StoreResult<()>;
 
     // ---- queues and lanes
 

@@ -40,6 +40,11 @@ impl Database {
         administer(&self.url, sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
     }
 
+    /// The text of every row of every table, for those who look for something anywhere.
+    pub async fn dump(&self) -> String {
+        dump(&self.url).await.unwrap_or_else(|error| panic!("{}: {error}", self.name))
+    }
+
     /// Another database with all that is in this one, which nobody may be connected to.
     pub async fn copy(&self) -> Database {
         make(&self.admin_url, &self.name).await
@@ -71,6 +76,22 @@ async fn make(admin_url: &str, template: &str) -> Database {
     administer(admin_url, &sql).await.unwrap_or_else(|error| panic!("no database on {admin_url}: {error}"));
     let (server, _) = admin_url.rsplit_once('/').expect("the URL ends with a database");
     Database { url: format!("{server}/{name}"), name, admin_url: admin_url.to_owned() }
+}
+
+/// The text of every row of the database at this URL. Bytes are written in hexadecimal digits.
+pub async fn dump(url: &str) -> Result<String, tokio_postgres::Error> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+    tokio::spawn(connection);
+    let tables = "select table_name::text from information_schema.tables where table_schema = 'public'";
+    let mut text = String::new();
+    for table in client.query(tables, &[]).await? {
+        let rows = format!("select t::text from {:?} t", table.get::<_, String>(0));
+        for row in client.query(&rows, &[]).await? {
+            text.push_str(row.get(0));
+            text.push('\n');
+        }
+    }
+    Ok(text)
 }
 
 pub(crate) async fn administer(admin_url: &str, sql: &str) -> Result<(), tokio_postgres::Error> {

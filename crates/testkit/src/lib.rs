@@ -22,7 +22,7 @@ mod watchdog;
 
 pub use authority::{Authority, Issued};
 pub use baton::Baton;
-pub use databases::{Database, POSTGRES_VARIABLE, database};
+pub use databases::{Database, POSTGRES_VARIABLE, database, dump};
 pub use github::{GITHUB_TOKEN, GitHub, GitHubFault, GitHubRunner};
 pub use pgbouncer::PgBouncer;
 pub use postgres::{Frozen, Postgres, ServerTls};

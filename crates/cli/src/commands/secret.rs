@@ -21,8 +21,10 @@ use crate::output::{Format, Table, print_line};
 pub enum SecretCommand {
     /// Print a new master key. Nothing is kept of it.
     #[command(after_help = "Examples:
+  baton secret generate
   (umask 077; baton secret generate > /etc/baton/master.key)
-  baton serve --master-key-file /etc/baton/master.key")]
+
+`baton serve --master-key-file /etc/baton/master.key` uses it.")]
     Generate,
     /// Show where the master key is, and which generations of the secret it wraps.
     #[command(after_help = "Examples:

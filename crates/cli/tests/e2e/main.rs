@@ -7,6 +7,7 @@ mod agent;
 mod balancer;
 mod build_race;
 mod builds;
+mod canaries;
 mod chaos;
 mod commands;
 #[cfg(debug_assertions)]

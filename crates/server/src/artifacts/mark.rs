@@ -17,14 +17,17 @@ pub type Mark = [u8; 16];
 
 impl Storage {
     /// The mark of this storage. One that has none gets that of its mirror, or `fresh`; so does a
-    /// mirror.
+    /// mirror. Two with different marks belong to two installations, and keep them.
     pub async fn mark(&self, fresh: Mark) -> Result<Mark, StorageError> {
         let mut marks = Vec::with_capacity(ROLES.len());
         for watched in self.watched.iter() {
             marks.push(read(&*watched.place).await?);
         }
         let mark = marks.iter().flatten().next().copied().unwrap_or(fresh);
-        for (watched, _) in self.watched.iter().zip(marks).filter(|(_, found)| *found != Some(mark)) {
+        if marks.iter().flatten().any(|found| *found != mark) {
+            return Err(StorageError::Damaged("the mirror has the files of another installation".into()));
+        }
+        for (watched, _) in self.watched.iter().zip(marks).filter(|(_, found)| found.is_none()) {
             write(&*watched.place, mark).await?;
         }
         Ok(mark)
@@ -95,6 +98,11 @@ mod tests {
         // A disk that was replaced has the mark of its mirror.
         let replaced = Storage::mirrored(open(&home, "replaced"), open(&home, "new")).unwrap();
         assert_eq!(replaced.mark([5; 16]).await.unwrap(), [1; 16]);
+        // Nobody's mark is taken away.
+        assert_eq!(open(&home, "other").mark([6; 16]).await.unwrap(), [6; 16]);
+        let both = Storage::mirrored(open(&home, "old"), open(&home, "other")).unwrap();
+        assert!(matches!(both.mark([7; 16]).await, Err(StorageError::Damaged(_))));
+        assert_eq!(open(&home, "other").mark([8; 16]).await.unwrap(), [6; 16]);
     }
 
     #[tokio::test]

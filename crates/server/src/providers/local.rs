@@ -148,8 +148,9 @@ impl LocalProvider {
         };
         let mut command = Command::new(program);
         command.arg0(process_name(id)).arg("agent");
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("BATON_")) {
-            // The server's keys are none of the agent's business.
+        let is_own = |name: &str| ["BATON_", "AWS_"].iter().any(|prefix| name.starts_with(prefix));
+        for (name, _) in std::env::vars_os().filter(|(name, _)| is_own(&name.to_string_lossy())) {
+            // The server's keys, and those of its storage, are none of the agent's business.
             command.env_remove(name);
         }
         command

@@ -162,7 +162,12 @@ impl Secrets {
         let ring = self.ring();
         if generation <= GENERATION_MAX && ring.lacks(generation) {
             self.look().await?;
-            return Ok(self.ring());
+            let ring = self.ring();
+            // It may be good, and this server lacks the master key to tell.
+            if ring.lacks(generation) && self.trouble().is_some() {
+                return Err(Error::Unavailable);
+            }
+            return Ok(ring);
         }
         Ok(ring)
     }

@@ -193,18 +193,10 @@ impl Server {
         match &self.settings.database_url {
             None => folders.push(self.settings.data.clone()),
             Some(url) => {
-                let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
-                tokio::spawn(connection);
-                let tables = "select table_name::text from information_schema.tables where table_schema = 'public'";
+                let rows = baton_testkit::dump(url).await.unwrap();
                 let hexadecimal: String = needle.bytes().map(|byte| format!("{byte:02x}")).collect();
-                for table in client.query(tables, &[]).await.unwrap() {
-                    let rows = format!("select t::text from {:?} t", table.get::<_, String>(0));
-                    for row in client.query(&rows, &[]).await.unwrap() {
-                        let text: String = row.get(0);
-                        if text.contains(needle) || text.contains(&hexadecimal) {
-                            return true;
-                        }
-                    }
+                if rows.contains(needle) || rows.contains(&hexadecimal) {
+                    return true;
                 }
             }
         }

@@ -313,6 +313,7 @@ macro_rules! passing_on {
 passing_on! {
     fn now() -> Millis;
     fn storage_mark(found: [u8; 16]) -> [u8; 16];
+    fn set_storage_mark(mark: [u8; 16]) -> ();
     fn secrets() -> StoredSecrets;
     fn change_secrets(seen: &StoredSecrets, change: SecretsChange) -> bool;
     fn lanes(names: &[LaneName]) -> Vec<Lane>;

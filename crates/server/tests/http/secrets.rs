@@ -39,7 +39,7 @@ async fn a_rotation_makes_a_generation_and_is_written_down(on: On) {
     let status: SecretStatus = serde_json::from_value(answer.json()).unwrap();
     assert_eq!((numbers(&status), status.trouble), (vec![1, 2], None));
     let until: Vec<_> = status.generations.iter().map(|one| one.tokens_until.map(|at| at.0)).collect();
-    assert_eq!(until, [Some(START + DAY_MS), None]);
+    assert_eq!(until, [Some(START + 7 * DAY_MS), None]);
     let log = server.client.audit_log(None, None).await.unwrap().lines;
     let line = log.iter().find(|line| line.action == "secret.rotate").unwrap();
     assert_eq!(line.subject, "generation 2");
@@ -76,7 +76,7 @@ async fn a_lease_survives_a_rotation_for_as_long_as_the_overlap(on: On) {
     assert_eq!(refusal(server.client.complete(&late.run_id, &complete(&forged)).await), "403 forbidden");
 }
 
-async fn the_secret_from_before_is_wrapped_and_its_leases_go_on_for_a_day(on: On) {
+async fn the_secret_from_before_is_wrapped_and_its_leases_go_on_for_a_week(on: On) {
     let server = planted(on).await;
     let (_, held) = server.held().await;
     let status = server.client.secret_status().await.unwrap();
@@ -91,9 +91,11 @@ async fn the_secret_from_before_is_wrapped_and_its_leases_go_on_for_a_day(on: On
     assert!(!old.starts_with("bl_g"), "{old}");
     let start = baton::proto::StartRun { run_id: None, lease: old.clone() };
     server.client.start_run(&held.run_id, &start).await.unwrap();
-    server.clock.advance(DAY_MS + 1);
+    server.clock.advance(7 * DAY_MS + 1);
     server.client.secret_status().await.unwrap();
     assert_eq!(refusal(server.client.complete(&held.run_id, &complete(&old)).await), "409 lease_lost");
+    // It is the token that has ended, not the lease.
+    server.client.complete(&held.run_id, &complete(&held.lease)).await.unwrap();
 }
 
 const PLAIN: [u8; 32] = [0x5a; 32];
@@ -103,6 +105,7 @@ async fn planted(on: On) -> Server {
     match on {
         On::Sqlite => {
             Server::with(on, |settings| {
+                settings.lease_ttl_ms = 30 * DAY_MS as u64;
                 let path = settings.sqlite_path().unwrap();
                 drop(SqliteStore::open(&path, Clock::Real).unwrap());
                 let connection = rusqlite::Connection::open(&path).unwrap();
@@ -117,7 +120,8 @@ async fn planted(on: On) -> Server {
             let (client, connection) = tokio_postgres::connect(database.url(), tokio_postgres::NoTls).await.unwrap();
             tokio::spawn(connection);
             client.execute("insert into meta values ('secret', $1)", &[&PLAIN.as_slice()]).await.unwrap();
-            Server::on_database(database.url(), Clock::manual(START)).await.with_home(database)
+            let long = |settings: &mut Settings| settings.lease_ttl_ms = 30 * DAY_MS as u64;
+            Server::on_database_with(database.url(), Clock::manual(START), long).await.with_home(database)
         }
     }
 }
@@ -300,5 +304,5 @@ on_both!(
     a_rotation_makes_a_generation_and_is_written_down,
     only_an_admin_of_all_namespaces_sees_and_rotates,
     a_lease_survives_a_rotation_for_as_long_as_the_overlap,
-    the_secret_from_before_is_wrapped_and_its_leases_go_on_for_a_day,
+    the_secret_from_before_is_wrapped_and_its_leases_go_on_for_a_week,
 );

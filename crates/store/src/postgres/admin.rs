@@ -34,6 +34,11 @@ impl PostgresStore {
         kept.try_into().map_err(|_| StoreError::Internal("the mark of the storage is damaged".into()).into())
     }
 
+    pub(super) async fn change_storage_mark(&self, mark: [u8; 16]) -> Outcome<()> {
+        self.database.query(sql::SET_STORAGE_MARK, params![mark.as_slice()]).await?;
+        Ok(())
+    }
+
     pub(super) async fn find_or_add_lanes(&self, names: &[LaneName]) -> Outcome<Vec<Lane>> {
         let mut found = self.find_lanes(names).await?;
         let missing: Vec<&LaneName> =

@@ -180,6 +180,10 @@ impl Store for PostgresStore {
         self.database.again(|| self.keep_storage_mark(found)).await
     }
 
+    async fn set_storage_mark(&self, mark: [u8; 16]) -> StoreResult<()> {
+        self.database.again(|| self.change_storage_mark(mark)).await
+    }
+
     async fn lanes(&self, names: &[LaneName]) -> StoreResult<Vec<Lane>> {
         self.database.again(|| self.find_or_add_lanes(names)).await
     }

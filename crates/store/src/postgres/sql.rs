@@ -119,6 +119,7 @@ statements! {
     HOLD_WORKER_RUNS = "hold_worker_runs.pg.sql";
     KEEP_RESULTS = "keep_results.pg.sql";
     KEEP_STORAGE_MARK = "keep_storage_mark.sql";
+    SET_STORAGE_MARK = "set_storage_mark.sql";
     LIST_ARTIFACTS = "list_artifacts.pg.sql";
     LIST_ATTEMPTS = "list_attempts.pg.sql";
     LIST_AUDIT = "list_audit.pg.sql";

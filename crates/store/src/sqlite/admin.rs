@@ -15,6 +15,10 @@ pub(super) fn storage_mark(sql: &Sql<'_>, found: [u8; 16]) -> StoreResult<[u8; 1
     sql.one(statements::KEEP_STORAGE_MARK, params![found], |row| row.get(0))
 }
 
+pub(super) fn set_storage_mark(sql: &Sql<'_>, mark: [u8; 16]) -> StoreResult<()> {
+    sql.execute(statements::SET_STORAGE_MARK, params![mark]).map(drop)
+}
+
 pub(super) fn lanes(sql: &Sql<'_>, names: &[LaneName]) -> StoreResult<Vec<Lane>> {
     names.iter().map(|name| lane(sql, name)).collect()
 }

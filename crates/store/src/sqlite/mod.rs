@@ -164,6 +164,10 @@ impl Store for SqliteStore {
         self.write(move |sql| admin::storage_mark(sql, found)).await
     }
 
+    async fn set_storage_mark(&self, mark: [u8; 16]) -> StoreResult<()> {
+        self.write(move |sql| admin::set_storage_mark(sql, mark)).await
+    }
+
     async fn lanes(&self, names: &[LaneName]) -> StoreResult<Vec<Lane>> {
         let names = names.to_vec();
         self.write(move |sql| admin::lanes(sql, &names)).await

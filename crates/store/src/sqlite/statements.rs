@@ -21,6 +21,7 @@ statements! {
     INSERT_SCHEMA_MIGRATION = "insert_schema_migration.sqlite.sql";
     CHECK_WRITABLE = "check_writable.sqlite.sql";
     KEEP_STORAGE_MARK = "keep_storage_mark.sql";
+    SET_STORAGE_MARK = "set_storage_mark.sql";
     LIST_SECRETS = "list_secrets.sqlite.sql";
     WRITE_SECRET = "write_secret.sqlite.sql";
     DELETE_SECRETS = "delete_secrets.sql";

@@ -182,4 +182,6 @@ async fn the_first_storage_is_the_one_that_is_marked(rig: Rig) {
     assert_eq!(servers[1].storage_mark([2; 16]).await.unwrap(), [1; 16], "the other server has another storage");
     let rig = rig.reopen().await;
     assert_eq!(rig.store.storage_mark([1; 16]).await.unwrap(), [1; 16]);
+    rig.store.set_storage_mark([2; 16]).await.unwrap();
+    assert_eq!(rig.store.storage_mark([1; 16]).await.unwrap(), [2; 16]);
 }

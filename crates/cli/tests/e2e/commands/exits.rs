@@ -9,7 +9,7 @@ const NOBODY: &str = "0198c1f2-0000-7000-8000-000000000000";
 async fn exit_codes_say_what_went_wrong() {
     let person = Person::new(Store::Sqlite).await;
     let closed = format!("http://127.0.0.1:{}", baton_testkit::free_port());
-    let cases: [(i32, &[&str]); 17] = [
+    let cases: [(i32, &[&str]); 18] = [
         (0, &["run", "list"]),
         (0, &["--version"]),
         (2, &[]),
@@ -17,7 +17,8 @@ async fn exit_codes_say_what_went_wrong() {
         (2, &["run", "submit", "job", "--input", "not JSON"]),
         (2, &["run", "submit", "job", "--input", "@/no/such/file"]),
         (2, &["run", "submit", "job", "--delay", "soon"]),
-        (2, &["run", "list", "--url", "https://127.0.0.1:1"]),
+        (2, &["run", "list", "--url", "ftp://127.0.0.1:1"]),
+        (5, &["run", "list", "--url", "https://127.0.0.1:1"]),
         (2, &["serve", "--listen", "nowhere"]),
         (2, &["worker", "run", "--type", "job", "--exec", "cat", "--log", "=,="]),
         (3, &["run", "get", NOBODY]),
