@@ -101,7 +101,10 @@ pub async fn execute(client: &Client, command: KeyCommand) -> Result<(), Exit> {
             let rotated = client.rotate_key(&args.id, &rotation).await.map_err(flags::KEY_ROTATE.explain())?;
             let overlap = duration::show(milliseconds(args.overlap));
             args.format.print(&rotated, |rotated| {
-                eprintln!("Keep it: it is not shown again. The secret before is good for another {overlap}.");
+                eprintln!(
+                    "Keep it: it is not shown again. The secret before is good for another {overlap}, unless its time was \
+                     over. If it is in the file admin.key of a data directory, write the new one there."
+                );
                 rotated.key.clone()
             });
         }

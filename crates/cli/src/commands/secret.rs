@@ -92,7 +92,10 @@ async fn rotate(client: &Client, args: RotateArgs) -> Result<(), Exit> {
     args.format.print(&rotated, |rotated| {
         let key = match rotated.key_id == rotated.key_id_before {
             true => format!("wrapped with the master key {}, as before", rotated.key_id),
-            false => format!("wrapped with the master key {} instead of {}", rotated.key_id, rotated.key_id_before),
+            false => format!(
+                "wrapped with the master key {} instead of {} (keep a copy of the new one)",
+                rotated.key_id, rotated.key_id_before
+            ),
         };
         let overlap = duration::show(overlap_ms);
         format!("generation {}, {key}; tokens of those before are good for another {overlap}", rotated.generation)
