@@ -37,10 +37,6 @@ const TROUBLE_BYTES_MAX: u64 = 4 << 10;
 
 const NONCE: usize = 24;
 
-/// A master key that is being written. One name for all servers: what is left behind is found by
-/// the next one, and of two at once one fails.
-const DRAFT: &str = ".master.key.new";
-
 /// Where the master key comes from.
 #[derive(Clone, Debug)]
 pub enum MasterKeySource {
@@ -233,8 +229,10 @@ impl MasterKeys {
     /// Puts the keys into a file for its owner alone, whole or not at all, and durably. `anew` refuses to replace one.
     pub fn write(&self, path: &Path, anew: bool) -> io::Result<()> {
         let directory = path.parent().unwrap_or(Path::new("."));
-        let draft = directory.join(DRAFT);
-        // What a server left that was killed: it may be a key that is in use.
+        // Servers that start at once in one directory have a draft each. Only one rotates its file, and
+        // finds what a rotation left that was killed.
+        let own = || format!(".{MASTER_KEY_FILE}.{}", std::process::id());
+        let draft = directory.join(if anew { own() } else { format!(".{MASTER_KEY_FILE}.new") });
         let _ = std::fs::remove_file(&draft);
         let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
         for key in &self.0 {
