@@ -15,7 +15,7 @@ use baton_core::rate::{self, Bucket};
 use http::HeaderMap;
 use tokio::sync::Semaphore;
 
-use crate::connection::Activity;
+use crate::connection::{Activity, STREAMS_MAX};
 use crate::{Error, Settings};
 
 /// Connections that are looked at to find an idle one. Busy ones go to the back of the line.
@@ -24,9 +24,14 @@ const LOOKS_MAX: usize = 64;
 const ADDRESSES_MAX: usize = 10_000;
 /// Connections of an address that may be cut off for breaking rules, in a row and a second, before
 /// its new ones have to wait.
-const OFFENCES: f64 = 10.0;
+const OFFENCES_MAX: f64 = 10.0;
+const OFFENCES_PER_SECOND: f64 = 1.0;
 /// How long they wait.
 const OFFENCE_DELAY: Duration = Duration::from_secs(1);
+/// Streams that all connections of an address may reset at once, beyond what each may. Workers that
+/// stop give up all that they wait for: this many fill four connections.
+const RESETS_MAX: f64 = 4.0 * STREAMS_MAX as f64;
+const RESETS_PER_SECOND: f64 = 100.0;
 /// Connections that an address with no room left may put in the place of its own idle ones, in a
 /// row and a second, before its new ones have to wait.
 const REPLACEMENTS: f64 = 50.0;
@@ -53,6 +58,8 @@ pub(crate) struct Address {
     unauthenticated: Mutex<Bucket>,
     offences: Mutex<Bucket>,
     replacements: Mutex<Bucket>,
+    /// Streams that it may still reset before they are answered.
+    resets: Mutex<Bucket>,
     /// TLS handshakes that compute at once.
     pub(crate) handshakes: Semaphore,
     begun: Instant,
@@ -64,16 +71,22 @@ impl Address {
         Address {
             requests: AtomicUsize::new(0),
             unauthenticated: Mutex::new(Bucket { tokens: unauthenticated, at }),
-            offences: Mutex::new(Bucket { tokens: OFFENCES, at }),
+            offences: Mutex::new(Bucket { tokens: OFFENCES_MAX, at }),
             replacements: Mutex::new(Bucket { tokens: REPLACEMENTS, at }),
+            resets: Mutex::new(Bucket { tokens: RESETS_MAX, at }),
             handshakes: Semaphore::new(1),
             begun,
         }
     }
 
     fn take(&self, bucket: &Mutex<Bucket>, per_second: f64, count: u32) -> bool {
+        self.take_of(bucket, per_second, per_second.max(1.0), count)
+    }
+
+    fn take_of(&self, bucket: &Mutex<Bucket>, per_second: f64, full: f64, count: u32) -> bool {
         let mut bucket = bucket.lock().expect("nobody panics while holding it");
-        let (granted, left) = rate::take(*bucket, per_second, self.begun.elapsed().as_millis() as i64, count);
+        let now = self.begun.elapsed().as_millis() as i64;
+        let (granted, left) = rate::take_of(*bucket, per_second, full, now, count);
         // A look takes nothing.
         if count > 0 {
             *bucket = left;
@@ -83,12 +96,17 @@ impl Address {
 
     /// Notes that one of its connections was cut off because it broke the rules.
     pub(crate) fn offend(&self) {
-        self.take(&self.offences, OFFENCES, 1);
+        self.take_of(&self.offences, OFFENCES_PER_SECOND, OFFENCES_MAX, 1);
+    }
+
+    /// Takes one of the streams that it may reset.
+    pub(crate) fn may_reset(&self) -> bool {
+        self.take_of(&self.resets, RESETS_PER_SECOND, RESETS_MAX, 1)
     }
 
     /// How long its new connections have to wait.
     pub(crate) fn delay(&self) -> Option<Duration> {
-        (!self.take(&self.offences, OFFENCES, 0)).then_some(OFFENCE_DELAY)
+        (!self.take_of(&self.offences, OFFENCES_PER_SECOND, OFFENCES_MAX, 0)).then_some(OFFENCE_DELAY)
     }
 
     /// Admits a request, which counts until it is dropped.
@@ -204,8 +222,7 @@ impl Addresses {
     /// Lets a connection in, if need be in the place of one that is idle. A trusted proxy speaks for
     /// many, and has no limit of its own.
     pub(crate) fn open(self: &Arc<Self>, from: IpAddr, is_proxy: bool) -> Result<Open, Shut> {
-        let activity = Arc::new(Activity::new());
-        let address = self.with(|places| {
+        let (address, activity) = self.with(|places| {
             let (count, max) = (places.connections, self.connections_max);
             let place = self.place(places, from);
             let address = place.address.clone();
@@ -221,9 +238,10 @@ impl Addresses {
             if count >= max && !places.close_idle() {
                 return Err(Shut::Full);
             }
+            let activity = Arc::new(Activity::new((!is_proxy).then(|| address.clone())));
             self.place(places, from).add(activity.clone());
             places.connections += 1;
-            Ok(address)
+            Ok((address, activity))
         })?;
         Ok(Open { addresses: self.clone(), from: network(from), address, activity })
     }

@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-use crate::addresses::{Addresses, Open, Shut};
+use crate::addresses::{Address, Addresses, Open, Shut};
 use crate::answers::{Answer, Origin, SharedByAll};
 use crate::framing::Framing;
 use crate::http::Peer;
@@ -40,7 +40,7 @@ use crate::{App, Settings};
 /// Largest head of a request.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Requests at once on one HTTP/2 connection.
-const STREAMS_MAX: u32 = 1_000;
+pub(crate) const STREAMS_MAX: u32 = 1_000;
 /// How often a quiet HTTP/2 peer is asked whether it is still there.
 const PING_EVERY: Duration = Duration::from_secs(30);
 /// What a request is called in the audit log. A caller may name it.
@@ -51,16 +51,21 @@ const REQUEST_ID_MAX: usize = 128;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// What HTTP/2 takes of one answer before the client has made room for it.
 const SEND_BYTES_MAX: usize = 64 * 1024;
-/// Streams that a client may reset before they are answered, at once and a second. Whoever hangs up
-/// resets all it has.
-const RESETS_MAX: f64 = 2.0 * STREAMS_MAX as f64;
-const RESETS_PER_SECOND: f64 = 100.0;
+/// Streams that a connection may reset before they are answered, at once and a second. What goes
+/// beyond is counted for its address.
+const RESETS: f64 = 100.0;
+/// The same for a trusted proxy, which speaks for many: twice as many at once as it can have open.
+const PROXY_RESETS_MAX: f64 = 2.0 * STREAMS_MAX as f64;
 /// Open files that are no connections: the store's, artifacts, programs.
 const OTHER_FILES: usize = 128;
 /// How long a connection waits whose address has no room left and opens others all the time.
 const HOLD: Duration = Duration::from_secs(5);
 /// Connections that wait so at once.
 const HELD_MAX: usize = 4_096;
+/// What a connection that has to wait may send meanwhile: the system would take megabytes of each.
+const WAITING_BYTES: usize = 4 << 10;
+/// What it may send ahead when it has waited.
+const WAITED_BYTES: usize = 256 << 10;
 
 /// Where connections come from: a socket, or a simulator.
 pub trait Listener: Send + 'static {
@@ -68,6 +73,8 @@ pub trait Listener: Send + 'static {
     type Io: AsyncRead + AsyncWrite + Unpin + Send + 'static;
     /// Waits for the next connection.
     fn accept(&mut self) -> impl Future<Output = io::Result<(Self::Io, SocketAddr)>> + Send;
+    /// Says how many bytes may come in that nobody has read yet.
+    fn set_receive_buffer(_io: &Self::Io, _bytes: usize) {}
 }
 
 impl Listener for tokio::net::TcpListener {
@@ -79,10 +86,16 @@ impl Listener for tokio::net::TcpListener {
         stream.set_nodelay(true)?;
         Ok((stream, peer))
     }
+
+    fn set_receive_buffer(io: &Self::Io, bytes: usize) {
+        if let Err(error) = rustix::net::sockopt::set_socket_recv_buffer_size(io, bytes) {
+            tracing::debug!(%error, "a receive buffer stays as it is");
+        }
+    }
 }
 
 /// Accepts connections until `stop`, then lets those that are open finish what they are doing.
-pub async fn serve(app: &App, mut listener: impl Listener, router: Router, stop: CancellationToken) {
+pub async fn serve<L: Listener>(app: &App, mut listener: L, router: Router, stop: CancellationToken) {
     let most = connections_max(&app.settings);
     let addresses = Arc::new(Addresses::new(&app.settings, most));
     let held = Arc::new(Semaphore::new((files_max().saturating_sub(most) / 2).min(HELD_MAX)));
@@ -96,10 +109,11 @@ pub async fn serve(app: &App, mut listener: impl Listener, router: Router, stop:
             Ok((io, peer)) => {
                 let is_proxy = app.proxies.trust(peer.ip());
                 let server = Served { app: app.clone(), addresses: addresses.clone(), router: router.clone() };
+                let accepted = Accepted { io, peer, is_proxy, set_buffer: L::set_receive_buffer };
                 match addresses.open(peer.ip(), is_proxy) {
-                    Ok(open) => drop(tasks.spawn(connection(server, io, peer, is_proxy, open, stop.clone()))),
+                    Ok(open) => drop(tasks.spawn(connection(server, accepted, open, stop.clone()))),
                     Err(Shut::ForNow) => match held.clone().try_acquire_owned() {
-                        Ok(place) => drop(tasks.spawn(hold(server, io, peer, place, stop.clone()))),
+                        Ok(place) => drop(tasks.spawn(hold(server, accepted, place, stop.clone()))),
                         Err(_) => refuse(app, peer),
                     },
                     Err(Shut::Full) => refuse(app, peer),
@@ -123,19 +137,21 @@ pub async fn serve(app: &App, mut listener: impl Listener, router: Router, stop:
 
 /// Lets a connection wait whose address puts new ones in the place of old ones too fast, and then
 /// in, if it may. Turned away, it would be back at once.
-async fn hold<I>(server: Served, io: I, peer: SocketAddr, place: OwnedSemaphorePermit, stop: CancellationToken)
+async fn hold<I>(server: Served, accepted: Accepted<I>, place: OwnedSemaphorePermit, stop: CancellationToken)
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    accepted.set_buffer(WAITING_BYTES);
     tokio::select! {
         () = tokio::time::sleep(HOLD) => {}
         () = stop.cancelled() => return,
     }
+    accepted.set_buffer(WAITED_BYTES);
     drop(place);
-    match server.addresses.open(peer.ip(), false) {
+    match server.addresses.open(accepted.peer.ip(), false) {
         // In a box: those that wait need no room for it yet.
-        Ok(open) => Box::pin(connection(server, io, peer, false, open, stop)).await,
-        Err(_) => refuse(&server.app, peer),
+        Ok(open) => Box::pin(connection(server, accepted, open, stop)).await,
+        Err(_) => refuse(&server.app, accepted.peer),
     }
 }
 
@@ -171,18 +187,35 @@ struct Served {
     router: Router,
 }
 
-async fn connection<I>(server: Served, io: I, peer: SocketAddr, is_proxy: bool, open: Open, stop: CancellationToken)
+/// A connection that nothing was read from yet.
+struct Accepted<I> {
+    io: I,
+    peer: SocketAddr,
+    is_proxy: bool,
+    set_buffer: fn(&I, usize),
+}
+
+impl<I> Accepted<I> {
+    fn set_buffer(&self, bytes: usize) {
+        (self.set_buffer)(&self.io, bytes);
+    }
+}
+
+async fn connection<I>(server: Served, accepted: Accepted<I>, open: Open, stop: CancellationToken)
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let activity = open.activity.clone();
-    if !is_proxy && let Some(delay) = open.address.delay() {
+    if !accepted.is_proxy && let Some(delay) = open.address.delay() {
+        accepted.set_buffer(WAITING_BYTES);
         tokio::select! {
             () = tokio::time::sleep(delay) => {}
             () = activity.closed.notified() => return,
             () = stop.cancelled() => return,
         }
+        accepted.set_buffer(WAITED_BYTES);
     }
+    let Accepted { io, peer, is_proxy, .. } = accepted;
     let from = Other { peer, is_proxy, holder: None };
     let Some(tls) = server.app.tls.get() else { return carry(server, io, from, open, stop).await };
     // Until the handshake is over the connection is idle: it makes room for others like any. In
@@ -315,6 +348,8 @@ pub(crate) struct Activity {
     /// Since when there has been nothing to do.
     idle_since: AtomicU64,
     http2: AtomicBool,
+    /// Where it comes from, unless that is a trusted proxy.
+    address: Option<Arc<Address>>,
     /// Streams that the client may still reset before they are answered.
     resets: Mutex<Bucket>,
     resets_used_up: Notify,
@@ -336,14 +371,16 @@ enum Cut {
 }
 
 impl Activity {
-    pub(crate) fn new() -> Activity {
+    pub(crate) fn new(address: Option<Arc<Address>>) -> Activity {
+        let resets = if address.is_some() { RESETS } else { PROXY_RESETS_MAX };
         Activity {
             opened: Instant::now(),
             in_flight: AtomicUsize::new(0),
             head_since: AtomicU64::new(0),
             idle_since: AtomicU64::new(1),
             http2: false.into(),
-            resets: Mutex::new(Bucket { tokens: RESETS_MAX, at: 0 }),
+            address,
+            resets: Mutex::new(Bucket { tokens: resets, at: 0 }),
             resets_used_up: Notify::new(),
             closed: Notify::new(),
             turn: AtomicU64::new(0),
@@ -361,12 +398,15 @@ impl Activity {
     }
 
     /// Notes that the client has reset a stream before it was answered. Starting work and throwing
-    /// it away costs the client nothing, so it may not do so without end.
+    /// it away costs the client nothing, so it may not do so without end. A client that gives up
+    /// many calls at once takes from what its address has, and one that comes back on a new
+    /// connection finds that used up.
     fn reset(&self) {
+        let full = if self.address.is_some() { RESETS } else { PROXY_RESETS_MAX };
         let mut bucket = self.resets.lock().expect("nobody panics while holding it");
-        let (granted, left) = rate::take_of(*bucket, RESETS_PER_SECOND, RESETS_MAX, self.now() as i64, 1);
+        let (granted, left) = rate::take_of(*bucket, RESETS, full, self.now() as i64, 1);
         *bucket = left;
-        if granted == 0 {
+        if granted == 0 && !self.address.as_ref().is_some_and(|address| address.may_reset()) {
             self.resets_used_up.notify_one();
         }
     }

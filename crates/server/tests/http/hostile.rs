@@ -126,24 +126,54 @@ async fn a_client_that_resets_what_it_asked_for_is_cut_off(on: On) {
     assert_eq!(server.call("GET", "/healthz", "").await.status, 200);
 }
 
-/// Workers that hang up with a thousand claims waiting reset them all, and are no attackers.
-async fn a_client_that_hangs_up_on_many_calls_is_not_cut_off(on: On) {
-    let server = Server::start(on).await;
-    let run = server.submit().await;
+/// Opens and then resets so many streams on a new connection. True if it is served after that.
+async fn is_served_after_resets(server: &Server, run: &str, count: u32) -> bool {
     let mut stream = server.connect().await;
     stream.write_all(&http2::preface(65_535)).await.unwrap();
     let path = format!("/api/v1/runs/{run}?wait_ms=50000");
-    for number in 0..900 {
+    for number in 0..count {
         stream.write_all(&http2::get(&path, KEY, 2 * number + 1)).await.unwrap();
     }
     // When this one is answered, the others are being waited for.
     stream.write_all(&http2::get("/healthz", KEY, 1_999)).await.unwrap();
     until(&mut stream, http2::DATA, 1_999).await;
-    for number in 0..900 {
-        stream.write_all(&http2::frame(RST_STREAM, 0, 2 * number + 1, &8_u32.to_be_bytes())).await.unwrap();
+    // Whoever is cut off may find out while it writes.
+    for number in 0..count {
+        let _ = stream.write_all(&http2::frame(RST_STREAM, 0, 2 * number + 1, &8_u32.to_be_bytes())).await;
     }
-    stream.write_all(&http2::get("/healthz", KEY, 2_001)).await.unwrap();
-    assert_eq!(until(&mut stream, http2::DATA, 2_001).await, br#"{"status":"ok"}"#);
+    let _ = stream.write_all(&http2::get("/healthz", KEY, 2_001)).await;
+    loop {
+        let next = tokio::time::timeout(PATIENCE, http2::next(&mut stream)).await.expect("neither served nor cut off");
+        match next {
+            Ok((http2::DATA, 2_001, body)) => {
+                assert_eq!(body, br#"{"status":"ok"}"#);
+                return true;
+            }
+            Ok(_) => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+/// Workers that hang up with a thousand claims waiting reset them all, and are no attackers.
+async fn a_client_that_hangs_up_on_many_calls_is_not_cut_off(on: On) {
+    let server = Server::start(on).await;
+    let run = server.submit().await;
+    assert!(is_served_after_resets(&server, &run, 900).await);
+}
+
+/// An attacker that is cut off comes back on a new connection.
+async fn resets_are_counted_for_the_address_and_those_who_reset_little_are_served(on: On) {
+    let server = Server::start(on).await;
+    let run = server.submit().await;
+    let mut connections = 0;
+    while is_served_after_resets(&server, &run, 900).await {
+        connections += 1;
+        assert!(connections < 50, "a new connection may reset as many again");
+    }
+    assert!(connections >= 4, "cut off after {connections}");
+    assert!(!is_served_after_resets(&server, &run, 900).await);
+    assert!(is_served_after_resets(&server, &run, 50).await);
 }
 
 async fn headers_that_never_end_are_cut_off(on: On) {
@@ -169,5 +199,6 @@ on_both!(
     answers_that_nobody_takes_have_a_limit,
     a_client_that_resets_what_it_asked_for_is_cut_off,
     a_client_that_hangs_up_on_many_calls_is_not_cut_off,
+    resets_are_counted_for_the_address_and_those_who_reset_little_are_served,
     headers_that_never_end_are_cut_off,
 );
