@@ -41,6 +41,7 @@ pub mod secrets;
 pub mod service;
 mod settings;
 mod stall;
+mod storage_owner;
 mod store_time;
 pub mod tls;
 mod watch;
@@ -52,6 +53,7 @@ pub use connection::Listener;
 pub use error::Error;
 pub use metrics::Metrics;
 pub use settings::{Origin, Settings, SettingsFlags, data_default};
+pub use storage_owner::adopt_storage;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -62,8 +64,8 @@ use baton_store::{Clock, Store, StoreError};
 use tokio_util::sync::CancellationToken;
 
 use crate::address_file::AddressFile;
-use crate::artifacts::{Storage, StorageError};
-use crate::entropy::{Entropy, SystemEntropy};
+use crate::artifacts::Storage;
+use crate::entropy::SystemEntropy;
 
 /// Name of the file in the data directory that holds the server's address while it runs.
 pub const ADDRESS_FILE: &str = "server.addr";
@@ -75,8 +77,6 @@ const WAIT_LONGEST: Duration = Duration::from_secs(2);
 /// How often the log says that the server still waits.
 const WAIT_SAY_EVERY: Duration = Duration::from_secs(10);
 
-/// How long the start of a server waits for the storage to say which one it is.
-const MARK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Opens the store that the settings name.
 pub async fn open_store(settings: &Settings, clock: Clock) -> Result<Arc<dyn Store>, StoreError> {
@@ -104,30 +104,6 @@ pub fn open_storage(settings: &Settings) -> Result<Storage, String> {
         Some(url) => Storage::mirrored(first, open(url).map_err(|error| format!("storage_mirror_url: {error}"))?),
         None => Ok(first),
     }
-}
-
-/// Says that the storage which the settings name has the installation's files, and no other.
-/// Returns its name.
-pub async fn adopt_storage(settings: &Settings) -> Result<String, String> {
-    if let Some(path) = settings.sqlite_path().filter(|path| !path.exists()) {
-        return Err(format!("there is no database at {}; name it with --data or --database", path.display()));
-    }
-    let store = open_store(settings, Clock::Real).await.map_err(|error| error.to_string())?;
-    let storage = open_storage(settings)?;
-    let mut fresh = [0; 16];
-    SystemEntropy.fill(&mut fresh);
-    // The storage first: one that has a mark which nobody knows is one that nobody uses.
-    storage.set_mark(fresh).await.map_err(|error| error.to_string())?;
-    store.set_storage_mark(fresh).await.map_err(|error| error.to_string())?;
-    let entry = baton_store::AuditEntry {
-        actor: "baton storage adopt".into(),
-        action: "storage.adopt".into(),
-        subject: storage.name().into(),
-        ..baton_store::AuditEntry::default()
-    };
-    store.audit(vec![entry]).await.map_err(|error| error.to_string())?;
-    store.close().await;
-    Ok(storage.name().to_owned())
 }
 
 /// The environment. Variables that are not text cannot be credentials.
@@ -298,35 +274,10 @@ async fn open(settings: &Settings, providers: &Providers) -> Result<App, OpenErr
         }
     };
     let storage = open_storage(settings).map_err(OpenError::Fails)?;
-    let storage = own_storage(&*store, storage).await.map_err(failed)?;
+    storage_owner::look(&*store, &storage).await.map_err(failed)?;
     let app = App::build(store, storage, settings.clone(), Arc::new(SystemEntropy)).await.map_err(failed)?;
     providers.iter().for_each(|(name, provider)| app.pools.providers.add(name, provider.clone()));
     Ok(app)
-}
-
-/// The storage, if it is the one that has the files of this installation. Of any other no file is
-/// read and none is written: servers that share a store find each other's files, or say why not.
-async fn own_storage(store: &dyn Store, storage: Storage) -> Result<Storage, Error> {
-    let mut fresh = [0; 16];
-    SystemEntropy.fill(&mut fresh);
-    let mark = match tokio::time::timeout(MARK_PATIENCE, storage.mark(fresh)).await {
-        Ok(Ok(mark)) => mark,
-        Ok(Err(error @ StorageError::Damaged(_))) => {
-            tracing::error!(%error, "the storage for artifacts is not as it should be");
-            return Ok(storage.foreign());
-        }
-        // Nobody knows which storage it is: it is out of reach, and may come back.
-        Ok(Err(error)) => {
-            tracing::warn!(%error, "the storage for artifacts cannot be looked at");
-            return Ok(storage);
-        }
-        Err(_) => {
-            tracing::warn!(storage = storage.name(), "the storage for artifacts does not answer");
-            return Ok(storage);
-        }
-    };
-    let known = store.storage_mark(mark).await?;
-    Ok(if known == mark { storage } else { storage.foreign() })
 }
 
 /// As [`open`], and waits for a PostgreSQL that cannot be reached: it may start after this server. What waiting does

@@ -274,4 +274,10 @@ async fn a_server_with_another_storage_says_so_and_loses_nothing() {
     assert!(adopted.wait(Duration::from_secs(30)).await.success(), "{}", adopted.output());
     second.restart().await;
     there.submit(&large()).await.unwrap();
+    // The other one runs on, and notices.
+    eventually("it uses the old storage no more", async || {
+        let refused = here.submit(&large()).await.err();
+        refused.filter(|error| error.code() == Some("storage_unavailable"))
+    })
+    .await;
 }

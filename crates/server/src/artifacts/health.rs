@@ -8,6 +8,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use super::error::StorageError;
+use super::guarded::GuardedPlace;
 use super::place::Place;
 
 /// How long an answer is told again before the storage is asked anew.
@@ -34,7 +35,7 @@ pub struct StorageHealth {
 #[derive(Debug)]
 pub(super) struct Watched {
     pub name: Arc<str>,
-    pub place: Arc<dyn Place>,
+    pub place: Arc<GuardedPlace>,
     state: Mutex<State>,
 }
 
@@ -48,7 +49,7 @@ struct State {
 }
 
 impl Watched {
-    pub fn new(name: Arc<str>, place: Arc<dyn Place>) -> Watched {
+    pub fn new(name: Arc<str>, place: Arc<GuardedPlace>) -> Watched {
         Watched { name, place, state: Mutex::default() }
     }
 

@@ -5,8 +5,6 @@
 use bytes::Bytes;
 
 use super::error::StorageError;
-use super::foreign::ForeignPlace;
-use super::health::Watched;
 use super::mirrored::read_small;
 use super::path::ArtifactPath;
 use super::place::Place;
@@ -49,17 +47,18 @@ impl Storage {
         }
     }
 
-    /// A storage that is not the installation's: whoever wants to read or write a file hears that
-    /// it cannot be reached, and the log says why.
-    pub fn foreign(self) -> Storage {
-        let why = format!(
-            "{}: this is not the storage that has the files of this installation. Start every server with the same \
-             --storage, a bucket or a shared directory. If the files are to be here from now on, run \
-             `baton storage adopt`",
-            self.name()
-        );
-        let place = std::sync::Arc::new(ForeignPlace::new(why, self.place.clone()));
-        Storage { watched: std::sync::Arc::new([Watched::new(self.name().into(), place.clone())]), place }
+    /// Says whether this is the installation's storage. If it is not, whoever wants to read or
+    /// write a file hears that it cannot be reached. True when that changes something.
+    pub fn set_owned(&self, is_owned: bool) -> bool {
+        let why = || {
+            format!(
+                "{}: this is not the storage that has the files of this installation. Start every server with the same \
+                 --storage, a bucket or a shared directory. If the files are to be here from now on, run \
+                 `baton storage adopt`",
+                self.name()
+            )
+        };
+        self.watched.iter().filter(|watched| watched.place.refuse((!is_owned).then(why))).count() > 0
     }
 }
 
@@ -108,11 +107,26 @@ mod tests {
     #[tokio::test]
     async fn a_foreign_storage_has_no_files_and_takes_none() {
         let home = tempfile::tempdir().unwrap();
-        let foreign = open(&home, "own").foreign();
+        let foreign = open(&home, "own");
+        let mark = foreign.mark([1; 16]).await.unwrap();
+        foreign.set_owned(false);
         let path = ArtifactPath::payload(uuid::Uuid::nil());
         let refused = foreign.put_bytes(&path, Bytes::from_static(b"x")).await.unwrap_err();
         assert!(matches!(&refused, StorageError::Unavailable(why) if why.contains("--storage")), "{refused:?}");
         assert!(matches!(foreign.stat(&path).await, Err(StorageError::Unavailable(_))));
         assert!(foreign.health().await[0].error.as_ref().unwrap().contains("baton storage adopt"));
+        // Whose it is may change, so its mark can be read, and it can be had back.
+        assert_eq!(foreign.mark([2; 16]).await.unwrap(), mark);
+        foreign.set_owned(true);
+        assert!(foreign.stat(&path).await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_mark_that_cannot_be_read_is_no_mark() {
+        let home = tempfile::tempdir().unwrap();
+        let storage = open(&home, "own");
+        std::fs::write(home.path().join("own/storage.mark"), "not a number\n").unwrap();
+        assert!(matches!(storage.mark([1; 16]).await, Err(StorageError::Damaged(_))));
+        assert_eq!(std::fs::read_to_string(home.path().join("own/storage.mark")).unwrap(), "not a number\n");
     }
 }

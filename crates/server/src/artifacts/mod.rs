@@ -4,7 +4,7 @@
 //! * `place`, `local`, `s3`: the two places for files, and what both can do.
 //! * `mirrored`: two places that hold the same files. `moving`: copies from one to the other while servers run.
 //! * `named`, `health`: which storage has failed, and whether it answers.
-//! * `mark`, `foreign`: whether it is the installation's storage, and what is said if it is not.
+//! * `mark`, `guarded`: whether it is the installation's storage, and what is said if it is not.
 //! * `pump`, `put`: storing a file, hashed on the way, published whole or not at all.
 //! * `ranges`, `download`: a file as an HTTP answer.
 //! * `sealed`: files that are encrypted where they lie.
@@ -17,7 +17,7 @@ mod cache;
 mod digest;
 mod download;
 mod error;
-mod foreign;
+mod guarded;
 mod health;
 mod local;
 mod mark;
@@ -56,6 +56,7 @@ use std::time::{Duration, SystemTime};
 use baton_core::RunId;
 use futures_util::TryStreamExt;
 
+use guarded::GuardedPlace;
 use health::Watched;
 use mirrored::MirroredPlace;
 use named::NamedPlace;
@@ -96,6 +97,7 @@ impl Storage {
                 (name.clone(), Arc::new(NamedPlace::new(name, place)))
             }
         };
+        let place = Arc::new(GuardedPlace::new(place));
         Ok(Storage { watched: Arc::new([Watched::new(name, place.clone())]), place })
     }
 
@@ -123,7 +125,7 @@ impl Storage {
         if first.name() == mirror.name() {
             return Err(format!("the storage and its mirror are the same: {}", first.name()));
         }
-        let watch = |storage: &Storage| Watched::new(storage.name().into(), storage.place.clone());
+        let watch = |storage: &Storage| Watched::new(storage.name().into(), storage.watched[0].place.clone());
         let watched = Arc::new([watch(&first), watch(&mirror)]);
         Ok(Storage { place: Arc::new(MirroredPlace::new(first.place, mirror.place)), watched })
     }

@@ -66,6 +66,12 @@ pub(super) async fn secrets(app: &App) -> Result<String, Error> {
     Ok(if app.secrets.refresh().await? { "there is a new one" } else { "as they were" }.into())
 }
 
+/// Notices that the installation's files are in another storage by now, or that one which could not
+/// be reached is not the right one.
+pub(super) async fn storage(app: &App) -> Result<String, Error> {
+    crate::storage_owner::look(&*app.store, &app.storage).await.map(str::to_owned)
+}
+
 /// Wakes polls when another server says that it has work for them.
 pub(super) async fn listen(app: App, stop: CancellationToken) {
     loop {

@@ -44,7 +44,7 @@ const fn timed(name: &'static str, every_ms: fn(&Settings) -> Millis, pass: Pass
     Loop { name, every_ms, pass, bell: None }
 }
 
-const LOOPS: [Loop; 17] = [
+const LOOPS: [Loop; 18] = [
     timed("reaper", |_| 500, |app| Box::pin(reaper::pass(app))),
     timed("unblocker", |_| 1_000, |app| Box::pin(reaper::unblock(app))),
     timed("looker", |_| 1_000, |app| Box::pin(looker::pass(app))),
@@ -52,6 +52,7 @@ const LOOPS: [Loop; 17] = [
     timed("schema", |_| 5_000, |app| Box::pin(looker::schema(app))),
     timed("namespaces", |_| 2_000, |app| Box::pin(looker::namespaces(app))),
     timed("secrets", |_| 5_000, |app| Box::pin(looker::secrets(app))),
+    timed("storage", |_| 15_000, |app| Box::pin(looker::storage(app))),
     timed("retention", |_| 60_000, |app| Box::pin(retention::pass(app))),
     timed("collector", |settings| settings.collect_every_ms as Millis, |app| Box::pin(collector::collect(app))),
     timed("sweeper", |settings| settings.collect_every_ms as Millis * 10, |app| Box::pin(collector::sweep(app))),
