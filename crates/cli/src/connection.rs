@@ -46,6 +46,13 @@ pub fn url_left(text: &str) -> Option<String> {
     address.parse().ok().map(|address| format!("{scheme}://{}", reachable(address)))
 }
 
+/// Whether `url` says localhost and means the server on this machine that left the address `left`. That address is then
+/// used: the name may lead to another program with the same port, which must not get the key.
+fn is_localhost_of(url: &str, left: &str) -> bool {
+    let url = url.trim_end_matches('/');
+    ["127.0.0.1:", "[::1]:"].iter().any(|here| left.replacen(here, "localhost:", 1) == url)
+}
+
 impl Connection {
     /// A client of the server.
     pub fn client(&self) -> Result<Client, Exit> {
@@ -95,7 +102,11 @@ impl Connection {
 
     /// The address as given, or as a server on this machine left it, or the usual one.
     pub fn find_url(&self) -> String {
-        self.url.clone().or_else(|| self.left_url()).unwrap_or_else(|| URL_DEFAULT.to_owned())
+        let left = self.left_url();
+        match &self.url {
+            Some(url) => left.filter(|left| is_localhost_of(url, left)).unwrap_or_else(|| url.clone()),
+            None => left.unwrap_or_else(|| URL_DEFAULT.to_owned()),
+        }
     }
 
     /// The address that a server on this machine left, if it is still there.
@@ -170,6 +181,11 @@ mod tests {
         let _server = AddressFile::leave(path, "127.0.0.1:81".into()).unwrap();
         assert_eq!(key(None, None).as_deref(), Some("bk_left"));
         assert_eq!(key(Some("http://127.0.0.1:81/"), None).as_deref(), Some("bk_left"));
+        assert_eq!(key(Some("http://localhost:81/"), None).as_deref(), Some("bk_left"));
+        let named = |url| connection(&directory, Some(url), None).find_url();
+        assert_eq!(named("http://localhost:81/"), "http://127.0.0.1:81", "whoever else listens there");
+        assert_eq!(named("https://localhost:81"), "https://localhost:81");
+        assert_eq!(key(Some("http://localhost:82"), None), None);
         assert_eq!(key(Some("http://127.0.0.1:7400"), None), None);
         assert_eq!(key(Some("http://there:81"), None), None);
         assert_eq!(key(Some("http://there:81"), Some("bk_given")).as_deref(), Some("bk_given"));

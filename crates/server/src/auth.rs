@@ -194,7 +194,8 @@ impl Keys {
         if brings_its_own || !holder.is_good() {
             return;
         }
-        if let Ok(mut value) = HeaderValue::try_from(format!("{}{}", self.certified, holder.key_id)) {
+        let key_id = holder.key_id.as_deref().unwrap_or_default();
+        if let Ok(mut value) = HeaderValue::try_from(format!("{}{key_id}", self.certified)) {
             value.set_sensitive(true);
             headers.insert(API_KEY_HEADER, value);
         }
@@ -214,6 +215,9 @@ impl Keys {
         let hash = token::hash(credential);
         if let Some(known) = self.remembered(&hash) {
             return known;
+        }
+        if self.certified_id(credential) == Some("") {
+            return Err(Error::NoCertifiedKey);
         }
         let address = from.map(network);
         // From where many keys were wrong only a few at a time get to the store, so that guessing does not keep it busy. Keys

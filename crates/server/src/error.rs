@@ -26,6 +26,12 @@ pub enum Error {
     /// No credential.
     #[error("no API key: send it in the X-API-Key header (or as Authorization: Bearer)")]
     NoCredential,
+    /// No credential but a client certificate, which stands for none.
+    #[error(
+        "no API key: the client certificate is good, but stands for none. Map one of its names to the id of a key in the \
+         server's setting tls_client_keys, or send a key in the X-API-Key header"
+    )]
+    NoCertifiedKey,
     /// A credential that is not good.
     #[error("{0}")]
     BadCredential(String),
@@ -187,8 +193,11 @@ pub enum Error {
          storage it is, and why"
     )]
     StorageUnavailable,
-    /// A large payload is not in the storage any more, or is not what was put there.
-    #[error("a payload of the run is lost: the storage does not have it any more, or not as it was")]
+    /// A payload cannot be read any more: its file is gone or changed, or the secret that sealed it was reset.
+    #[error(
+        "a payload of the run is lost: the storage does not have it any more, or not as it was, or the secret that \
+         encrypted it was reset"
+    )]
     PayloadLost,
     /// The disk is full.
     #[error("the server's disk is full; nothing was changed")]
@@ -214,7 +223,7 @@ impl Error {
             Error::Malformed(_) => "malformed",
             Error::NotYet(_) => "not_yet",
             Error::Invalid(_) | Error::InvalidField { .. } => "invalid",
-            Error::NoCredential => "no_credential",
+            Error::NoCredential | Error::NoCertifiedKey => "no_credential",
             Error::BadCredential(_) => "bad_credential",
             Error::Forbidden(_) => "forbidden",
             Error::NotFound { what: "worker", .. } => "unknown_worker",

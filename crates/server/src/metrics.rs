@@ -88,6 +88,7 @@ pub struct Metrics {
     pub tls_handshakes_failed: Counter,
     /// Not there without TLS.
     pub tls_certificate_expiry: Family<TlsLabels, Gauge>,
+    pub tls_reload_failed: Family<TlsLabels, Gauge>,
     pub polls_waiting: Gauge,
     /// Builds that have been silent for long.
     pub builds_stuck: Gauge,
@@ -137,6 +138,7 @@ impl Metrics {
             connections_refused: Counter::default(),
             tls_handshakes_failed: Counter::default(),
             tls_certificate_expiry: Family::default(),
+            tls_reload_failed: Family::default(),
             polls_waiting: Gauge::default(),
             builds_stuck: Gauge::default(),
             pools: PoolMetrics::default(),
@@ -210,6 +212,11 @@ impl Metrics {
             "tls_certificate_expiry_timestamp_seconds",
             "When the time of the server's certificate is over",
             self.tls_certificate_expiry.clone(),
+        );
+        registry.register(
+            "tls_reload_failed",
+            "1 while the TLS files have changed and cannot be used; the certificate from before is shown",
+            self.tls_reload_failed.clone(),
         );
         registry.register("polls_waiting", "Claims that wait for work", self.polls_waiting.clone());
         registry.register("builds_stuck", "Builds that have been silent for long", self.builds_stuck.clone());

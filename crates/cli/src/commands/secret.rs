@@ -154,6 +154,9 @@ fn show(status: &SecretStatus) -> String {
         table.row([one.generation.to_string(), one.key_id.clone(), one.made_at.to_string(), until]);
     }
     text.push_str(&table.to_string());
+    if let Some(next) = status.key_ids.first().filter(|next| **next != status.key_id) {
+        text.push_str(&format!("\n\nthe next rotation wraps with the master key {next}"));
+    }
     if let Some(mode) = &status.mode_too_wide {
         text.push_str(&format!("\n\n{} has the mode {mode}: others can read it; chmod 600 closes it", status.place));
     }

@@ -231,6 +231,8 @@ async fn the_commands_tell_where_the_key_is_and_rotate_it_but_never_show_it() {
     assert!(code == 0 && said.contains("generation 3"), "{said}");
     server.restart().await;
     assert!(client(&server.url()).keys().await.is_ok(), "keys and history stay");
+    let lines = client(&server.url()).audit_log(None, None).await.unwrap().lines;
+    assert!(lines.iter().any(|line| line.action == "secret.reset"), "{lines:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,7 +11,7 @@ fn status(error: &Error) -> StatusCode {
     match error {
         Error::Malformed(_) => StatusCode::BAD_REQUEST,
         Error::Invalid(_) | Error::InvalidField { .. } | Error::KeyReused => StatusCode::UNPROCESSABLE_ENTITY,
-        Error::NoCredential => StatusCode::UNAUTHORIZED,
+        Error::NoCredential | Error::NoCertifiedKey => StatusCode::UNAUTHORIZED,
         Error::BadCredential(_) | Error::Forbidden(_) | Error::NamespaceDisabled(_) => StatusCode::FORBIDDEN,
         Error::NotFound { .. } => StatusCode::NOT_FOUND,
         Error::LeaseLost
@@ -52,7 +52,7 @@ impl IntoResponse for Error {
         if let Some(ms) = self.retry_after_ms() {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(ms.div_ceil(1_000)));
         }
-        if self == Error::NoCredential {
+        if matches!(self, Error::NoCredential | Error::NoCertifiedKey) {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use baton_core::payload::Reference;
 use baton_core::token::{self, TokenKey};
 use baton_core::{Millis, token::GENERATION_MAX};
-use baton_store::{SecretsChange, Store, StoredSecrets, WrappedSecret};
+use baton_store::{AuditEntry, SecretsChange, Store, StoredSecrets, WrappedSecret};
 use sha2::{Digest, Sha256};
 use tokio::sync::Mutex as AsyncMutex;
 use zeroize::Zeroizing;
@@ -260,7 +260,11 @@ impl Secrets {
     /// How things are now.
     pub(crate) async fn standing(&self) -> Result<Standing, Error> {
         self.refresh().await?;
-        let key_ids = self.keys.lock().expect("nobody panics while holding it").ids();
+        // As the source is now: somebody may have put a new key in front, which the next rotation takes.
+        let key_ids = match self.source.load().await {
+            Ok(Some(keys)) => keys.ids(),
+            Ok(None) | Err(_) => self.keys.lock().expect("nobody panics while holding it").ids(),
+        };
         Ok(Standing { stored: self.store.secrets().await?, key_ids, trouble: self.trouble() })
     }
 
@@ -360,6 +364,14 @@ pub async fn reset(store: &dyn Store, source: &MasterKeySource, entropy: &dyn En
         };
         if store.change_secrets(&stored, change).await.map_err(unreachable)? {
             let key_id_before = stored.generations.last().map_or_else(String::new, |newest| newest.key_id.clone());
+            let entry = AuditEntry {
+                actor: "baton secret reset".into(),
+                action: "secret.reset".into(),
+                subject: format!("generation {number}"),
+                detail: format!("wrapped with {} instead of {key_id_before}; what was sealed is lost", key.id),
+                ..AuditEntry::default()
+            };
+            store.audit(vec![entry]).await.map_err(unreachable)?;
             return Ok(Rotated { generation: number, key_id: key.id.clone(), key_id_before });
         }
     }

@@ -38,7 +38,8 @@ pub(crate) async fn may_read(
 pub(crate) fn look_at_certificate(app: &App) {
     if let Some(tls) = app.tls.get() {
         let source = if tls.is_self_signed() { crate::tls::SELF_SIGNED } else { "files" };
-        let expiry = app.metrics.tls_certificate_expiry.get_or_create(&TlsLabels { source });
-        expiry.set(tls.about().not_after / 1_000);
+        let labels = TlsLabels { source };
+        app.metrics.tls_certificate_expiry.get_or_create(&labels).set(tls.about().not_after / 1_000);
+        app.metrics.tls_reload_failed.get_or_create(&labels).set(tls.has_failed().into());
     }
 }

@@ -9,6 +9,7 @@ mod self_signed;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -46,6 +47,8 @@ pub struct Tls {
     /// The files as they were when they were last read.
     read: Mutex<Marks>,
     now: RwLock<Now>,
+    /// The files have changed since they were last used, and cannot be.
+    has_failed: AtomicBool,
     /// Handshakes that compute at once. What they leave is for those whose handshake is over.
     pub(crate) computing: Semaphore,
 }
@@ -86,6 +89,7 @@ impl Tls {
             pin_file: OnceLock::new(),
             read,
             now: RwLock::new(Now { config, about }),
+            has_failed: AtomicBool::new(false),
             computing: Semaphore::new((threads / 2).max(1)),
         };
         tls.tell_of_end();
@@ -115,6 +119,11 @@ impl Tls {
         self.is_self_signed
     }
 
+    /// True while the files have changed and cannot be used: an older certificate is shown.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
     /// How handshakes that begin now are carried out.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         self.now.read().expect("nobody panics while holding it").config.clone()
@@ -127,7 +136,7 @@ impl Tls {
         if key_id.is_none() {
             tracing::debug!(names = ?about.names, "a client certificate stands for no API key (tls_client_keys)");
         }
-        Some(Holder { key_id: key_id?, not_after: about.not_after })
+        Some(Holder { key_id, not_after: about.not_after })
     }
 
     /// Takes over files that have changed, until it is dropped.
@@ -154,9 +163,13 @@ impl Tls {
         let certificate = self.files.certificate.display();
         let kept = "the certificate that was good before stays in use; correct the files";
         match self.files.load() {
-            Err(why) => tracing::error!(why, "the TLS files have changed and cannot be used: {kept}"),
+            Err(why) => {
+                tracing::error!(why, "the TLS files have changed and cannot be used: {kept}");
+                self.has_failed.store(true, Ordering::Relaxed);
+            }
             Ok(new) if files::is_over(&new.about, now_ms()) && !files::is_over(&self.about(), now_ms()) => {
                 tracing::error!(%certificate, "the TLS files have changed, and the time of the new certificate is over: {kept}");
+                self.has_failed.store(true, Ordering::Relaxed);
             }
             Ok(Loaded { config, about }) => {
                 let before = self.about().fingerprint;
@@ -166,6 +179,7 @@ impl Tls {
                 }
                 tracing::info!(%certificate, fingerprint = about.fingerprint, "the TLS files have changed and are in use");
                 *self.now.write().expect("nobody panics while holding it") = Now { config, about };
+                self.has_failed.store(false, Ordering::Relaxed);
                 self.tell_of_end();
             }
         }
@@ -190,11 +204,11 @@ impl Tls {
     }
 }
 
-/// Whoever has shown a certificate that stands for a key.
+/// Whoever has shown a certificate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Holder {
-    /// The key.
-    pub key_id: String,
+    /// The key that it stands for.
+    pub key_id: Option<String>,
     not_after: Millis,
 }
 

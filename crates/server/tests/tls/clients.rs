@@ -68,7 +68,10 @@ async fn a_subject_or_another_name_stands_for_a_key() {
     assert_eq!(reads.submit(&SubmitRun::new("q", "t")).await.unwrap_err().code(), Some("forbidden"));
     // One that stands for nothing, and none at all.
     let nobody = rig.client_with("", &shows(&rig, &rig.authority, "nobody", &[]));
-    assert_eq!(nobody.queues(None).await.unwrap_err().code(), Some("no_credential"));
+    let unmapped = nobody.queues(None).await.unwrap_err();
+    assert_eq!(unmapped.code(), Some("no_credential"));
+    assert!(unmapped.to_string().contains("tls_client_keys"), "{unmapped}");
+    nobody.healthz().await.unwrap();
     let none = rig.client_with("", &rig.trust());
     assert_eq!(none.queues(None).await.unwrap_err().code(), Some("no_credential"));
     // Whoever makes up what the server writes for itself gets nowhere.
