@@ -1,7 +1,12 @@
 //! Logs of the commands that stay: one line each on the error output.
 
+use std::io::{self, IsTerminal};
+
+use baton_server::{LogQueue, LogWriter, REQUEST_TARGET, Weight};
 use clap::{Args, ValueEnum};
+use tracing::{Level, Metadata};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
 
 use crate::exit::Exit;
 
@@ -29,17 +34,69 @@ pub enum LogFormat {
 impl LogArgs {
     /// Sends logs to the error output from now on.
     pub fn start(&self) -> Result<(), Exit> {
-        use std::io::IsTerminal;
+        self.start_with(io::stderr)
+    }
+
+    /// As [`LogArgs::start`], for a server: nobody waits until a line is written. What is left is
+    /// written when the writer is dropped.
+    pub fn start_queued(&self) -> Result<LogWriter, Exit> {
+        let started = LogQueue::start(io::stderr());
+        let (queue, writer) = started.map_err(|error| Exit::failed(format!("cannot start the log: {error}")))?;
+        self.start_with(Lines(queue))?;
+        Ok(writer)
+    }
+
+    fn start_with<W>(&self, writer: W) -> Result<(), Exit>
+    where
+        W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+    {
         let filter = EnvFilter::try_new(&self.log)
             .map_err(|error| Exit::usage(format!("--log {:?} is not a level or filter: {error}", self.log)))?;
         let lines = tracing_subscriber::fmt()
             .with_env_filter(filter)
-            .with_writer(std::io::stderr)
-            .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
+            .with_writer(writer)
+            .with_ansi(io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
         let started = match self.log_format {
             LogFormat::Text => lines.try_init(),
             LogFormat::Json => lines.json().try_init(),
         };
         started.map_err(|error| Exit::failed(format!("cannot start the log: {error}")))
+    }
+}
+
+/// Leaves lines in a queue.
+struct Lines(LogQueue);
+
+/// One line, which is written in one go.
+struct Line<'a> {
+    queue: &'a LogQueue,
+    weight: Weight,
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = Line<'a>;
+
+    fn make_writer(&'a self) -> Line<'a> {
+        Line { queue: &self.0, weight: Weight::Usual }
+    }
+
+    fn make_writer_for(&'a self, meta: &Metadata<'_>) -> Line<'a> {
+        let weight = match *meta.level() {
+            Level::ERROR | Level::WARN => Weight::Urgent,
+            _ if meta.target() == REQUEST_TARGET => Weight::Request,
+            _ => Weight::Usual,
+        };
+        Line { queue: &self.0, weight }
+    }
+}
+
+impl io::Write for Line<'_> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.queue.push(line, self.weight);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

@@ -67,4 +67,7 @@ pub struct Problem {
     pub error: String,
     /// A stable word for programs.
     pub code: String,
+    /// What the request is called in the server's log: `X-Request-Id`, or a name that the server gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
 }

@@ -334,7 +334,8 @@ fn refused(status: StatusCode, retry_after: Option<&HeaderValue>, body: &[u8]) -
     let problem = serde_json::from_slice(body).unwrap_or_else(|_| {
         // Something between us and the server answered, or it is no Baton server: show what it said.
         let said: String = String::from_utf8_lossy(body).trim().chars().take(FOREIGN_ANSWER_CHARS_MAX).collect();
-        Problem { error: format!("the answer was {status}: {said}"), code: format!("http_{}", status.as_u16()) }
+        let code = format!("http_{}", status.as_u16());
+        Problem { error: format!("the answer was {status}: {said}"), code, request_id: None }
     });
     ClientError::Refused {
         status: status.as_u16(),

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use axum::extract::MatchedPath;
 use axum::response::Response;
 use bytes::Bytes;
 use hyper::body::Body as _;
@@ -142,6 +143,31 @@ pub struct Origin {
     pub request_id: String,
 }
 
+/// What a request is for: never its path, which may hold anything.
+#[derive(Clone, Debug)]
+pub(crate) enum Route {
+    /// A route of HTTP.
+    Path(MatchedPath),
+    /// A method of gRPC.
+    Method(Arc<str>),
+}
+
+impl Route {
+    pub(crate) fn as_str(&self) -> &str {
+        match self {
+            Route::Path(path) => path.as_str(),
+            Route::Method(method) => method,
+        }
+    }
+}
+
+/// What is known of a request when it has been answered.
+pub(crate) struct About {
+    pub(crate) route: Option<Route>,
+    pub(crate) caller: Option<Arc<Caller>>,
+    pub(crate) request_id: Option<String>,
+}
+
 /// An answer: whose it is, and the room that it has.
 #[derive(Clone, Debug)]
 pub struct Answer(Arc<Mutex<State>>);
@@ -150,6 +176,7 @@ pub struct Answer(Arc<Mutex<State>>);
 struct State {
     connection: Option<Connection>,
     origin: Option<Origin>,
+    route: Option<Route>,
     /// What its caller's key lacks.
     refusal: Option<String>,
     caller: Option<Arc<Caller>>,
@@ -169,8 +196,8 @@ impl State {
 impl Answer {
     /// One that has no room yet.
     pub fn new(connection: Option<Connection>, origin: Option<Origin>) -> Answer {
-        let (refusal, caller, rooms, making) = (None, None, Vec::new(), [None, None]);
-        Answer(Arc::new(Mutex::new(State { connection, origin, refusal, caller, rooms, making })))
+        let (route, refusal, caller, rooms, making) = (None, None, None, Vec::new(), [None, None]);
+        Answer(Arc::new(Mutex::new(State { connection, origin, route, refusal, caller, rooms, making })))
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
@@ -195,6 +222,26 @@ impl Answer {
     /// The request whose answer is being made.
     pub(crate) fn current_origin() -> Option<Origin> {
         ANSWER.try_with(|answer| answer.with(|state| state.origin.clone())).ok().flatten()
+    }
+
+    /// What the request is called whose answer is being made.
+    pub(crate) fn current_request_id() -> Option<String> {
+        let id = |state: &mut State| state.origin.as_ref().map(|origin| origin.request_id.clone());
+        ANSWER.try_with(|answer| answer.with(id)).ok().flatten()
+    }
+
+    /// Notes what the request is for.
+    pub(crate) fn is_about(&self, route: Route) {
+        self.with(|state| state.route = Some(route));
+    }
+
+    /// What is known of the request.
+    pub(crate) fn about(&self) -> About {
+        self.with(|state| About {
+            route: state.route.clone(),
+            caller: state.caller.clone(),
+            request_id: state.origin.as_ref().map(|origin| origin.request_id.clone()),
+        })
     }
 
     /// Notes that the caller's key is not enough for what it asks.

@@ -154,10 +154,11 @@ impl App {
         entropy: Arc<dyn Entropy>,
     ) -> Result<App, Error> {
         let secrets = Secrets::open(store.clone(), MasterKeySource::of(&settings), entropy.clone()).await?;
-        let metrics = Arc::new(Metrics::new());
+        let metrics = Arc::new(Metrics::new(store.kind()));
         // Where the store's clock is moved by hand nobody's time is saved by waiting.
         let gather = store.clock().fixed().is_none().then_some(RENEW_GATHER);
         let lanes = Arc::new(Lanes::load(store.clone()).await?);
+        metrics.queues.use_names(lanes.clone());
         let workers = Arc::new(Workers::new(store.clone()));
         let namespaces = Arc::new(KnownNamespaces::load(store.clone()).await?);
         let dispatcher = Arc::new(Dispatcher::new(
@@ -178,6 +179,7 @@ impl App {
             news: news.clone(),
             inboxes: inboxes.clone(),
             ends: ends.clone(),
+            metrics: metrics.clone(),
         };
         let live = Arc::new(LiveSettings::new(settings.clone()));
         live.take(store.settings().await?);
@@ -271,6 +273,7 @@ impl App {
             news: self.news.clone(),
             inboxes: self.inboxes.clone(),
             ends: self.ends.clone(),
+            metrics: self.metrics.clone(),
         }
     }
 }

@@ -27,12 +27,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
+use tracing::Instrument;
 
 use crate::addresses::{Address, Addresses, Open, Shut};
 use crate::answers::{Answer, Origin, SharedByAll};
 use crate::framing::Framing;
 use crate::http::Peer;
 use crate::outgoing::{Leftovers, Outgoing, Streams};
+use crate::request_log::RequestLog;
 use crate::stall::Unstalled;
 use crate::tls::{self, Holder};
 use crate::{App, Settings};
@@ -43,7 +45,7 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 pub(crate) const STREAMS_MAX: u32 = 1_000;
 /// How often a quiet HTTP/2 peer is asked whether it is still there.
 const PING_EVERY: Duration = Duration::from_secs(30);
-/// What a request is called in the audit log. A caller may name it.
+/// What a request is called in the log, the audit log and in errors. A caller may name it.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest name that a caller may give.
 const REQUEST_ID_MAX: usize = 128;
@@ -206,7 +208,9 @@ where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let activity = open.activity.clone();
-    if !accepted.is_proxy && let Some(delay) = open.address.delay() {
+    if !accepted.is_proxy
+        && let Some(delay) = open.address.delay()
+    {
         accepted.set_buffer(WAITING_BYTES);
         tokio::select! {
             () = tokio::time::sleep(delay) => {}
@@ -269,9 +273,11 @@ where
             let answer = Answer::new(Some(share.clone()), Some(origin));
             request.extensions_mut().insert(answer.clone());
             let is_call = crate::grpc::is_call(request.headers());
+            let mut line = RequestLog::begin(&app.settings, &answer, request.method(), is_call, &request_id);
+            let (span, own) = (line.span.clone(), answer.clone());
             let routed = admitted.map(|admitted| (admitted, router.clone().oneshot(request.map(Body::new))));
             let app = app.clone();
-            async move {
+            let answering = own.made_by(async move {
                 let (admitted, mut response) = match routed {
                     Ok((admitted, answer)) => (Some(admitted), answer.await.unwrap_or_else(|never| match never {})),
                     Err(error) if is_call => (None, crate::grpc::refused(&error)),
@@ -281,13 +287,15 @@ where
                 if let Ok(id) = HeaderValue::try_from(request_id) {
                     response.headers_mut().insert(REQUEST_ID, id);
                 }
+                line.answered(&response);
                 let is_shared = response.extensions().get::<SharedByAll>().is_some();
                 let leftovers = is_http2.then(|| guard.activity.leftovers.clone());
                 let guard = (guard, admitted);
                 Ok::<_, std::convert::Infallible>(
-                    response.map(|body| Outgoing::new(body, app, answer, is_shared, leftovers, guard)),
+                    response.map(|body| Outgoing::new(body, app, answer, is_shared, leftovers, line, guard)),
                 )
-            }
+            });
+            answering.instrument(span)
         }
     });
     let mut builder = auto::Builder::new(Streams { write_timeout });

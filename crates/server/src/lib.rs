@@ -28,14 +28,18 @@ mod hearing;
 pub mod http;
 mod inboxes;
 mod lanes;
+mod log_queue;
 mod loops;
 mod metrics;
 mod namespaces;
 mod outgoing;
 mod polls;
 mod pool_metrics;
+mod process_metrics;
 pub mod providers;
 mod proxies;
+mod queue_metrics;
+mod request_log;
 mod runner_pools;
 pub mod secrets;
 pub mod service;
@@ -44,6 +48,7 @@ mod stall;
 mod storage_owner;
 mod store_time;
 pub mod tls;
+mod verb_metrics;
 mod watch;
 mod workers;
 
@@ -51,9 +56,12 @@ pub use app::{App, Parts};
 pub use auth::Caller;
 pub use connection::Listener;
 pub use error::Error;
-pub use metrics::Metrics;
+pub use log_queue::{LOG_BYTES_MAX, LogQueue, LogWriter, Weight};
+pub use metrics::{Described, Metrics};
+pub use request_log::REQUEST_TARGET;
 pub use settings::{Origin, Settings, SettingsFlags, data_default};
 pub use storage_owner::adopt_storage;
+pub use verb_metrics::VERBS;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -76,7 +84,6 @@ const WAIT_FIRST: Duration = Duration::from_millis(100);
 const WAIT_LONGEST: Duration = Duration::from_secs(2);
 /// How often the log says that the server still waits.
 const WAIT_SAY_EVERY: Duration = Duration::from_secs(10);
-
 
 /// Opens the store that the settings name.
 pub async fn open_store(settings: &Settings, clock: Clock) -> Result<Arc<dyn Store>, StoreError> {

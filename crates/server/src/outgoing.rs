@@ -20,6 +20,7 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
 use crate::answers::{Answer, SMALL_BYTES};
+use crate::request_log::RequestLog;
 use crate::{App, Error};
 
 /// What is handed to HTTP/2 at once: a frame. It keeps what it was handed until the client has made
@@ -69,6 +70,8 @@ pub(crate) struct Outgoing<G> {
     waiting: Option<BoxFuture<'static, Result<Bytes, Error>>>,
     /// Held by every large piece, to see whether they are gone.
     held: Option<Arc<()>>,
+    /// What is logged of the request when all is sent.
+    line: RequestLog,
     /// Dropped when all is sent.
     _guard: G,
 }
@@ -80,10 +83,11 @@ impl<G> Outgoing<G> {
         answer: Answer,
         is_shared: bool,
         http2: Option<Arc<Leftovers>>,
+        line: RequestLog,
         guard: G,
     ) -> Outgoing<G> {
         let (rest, waiting, held) = (Bytes::new(), None, None);
-        Outgoing { body, app, answer, is_shared, http2, rest, waiting, held, _guard: guard }
+        Outgoing { body, app, answer, is_shared, http2, rest, waiting, held, line, _guard: guard }
     }
 
     /// Hands out a piece, or the beginning of it.
@@ -124,6 +128,27 @@ impl<G: Unpin> HttpBody for Outgoing<G> {
     type Error = axum::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        // Taken out while the rest changes: a clone would cost more than the look at a small answer.
+        let span = std::mem::replace(&mut self.line.span, tracing::Span::none());
+        let frame = span.in_scope(|| self.next_frame(cx));
+        self.line.span = span;
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.waiting.is_none() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self.rest.is_empty() && self.waiting.is_none() {
+            true => self.body.size_hint(),
+            false => SizeHint::default(),
+        }
+    }
+}
+
+impl<G> Outgoing<G> {
+    fn next_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         HANDED_OUT.set(None);
         if !self.rest.is_empty() {
             let rest = std::mem::take(&mut self.rest);
@@ -140,11 +165,19 @@ impl<G: Unpin> HttpBody for Outgoing<G> {
             }
             let frame = match std::task::ready!(Pin::new(&mut self.body).poll_frame(cx)) {
                 Some(Ok(frame)) => frame,
-                other => return Poll::Ready(other),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => {
+                    self.line.sent();
+                    return Poll::Ready(None);
+                }
             };
             let bytes = match frame.into_data() {
                 Ok(bytes) => bytes,
-                Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                Err(trailers) => {
+                    self.line.sent();
+                    trailers.trailers_ref().inspect(|trailers| self.line.trailers(trailers));
+                    return Poll::Ready(Some(Ok(trailers)));
+                }
             };
             if bytes.len() <= SMALL_BYTES {
                 return self.hand_out(bytes);
@@ -154,21 +187,14 @@ impl<G: Unpin> HttpBody for Outgoing<G> {
             }
         }
     }
-
-    fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && self.waiting.is_none() && self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self.rest.is_empty() && self.waiting.is_none() {
-            true => self.body.size_hint(),
-            false => SizeHint::default(),
-        }
-    }
 }
 
 impl<G> Drop for Outgoing<G> {
     fn drop(&mut self) {
+        // hyper asks no further once a body says that it is at its end.
+        if self.rest.is_empty() && self.waiting.is_none() && self.body.is_end_stream() {
+            self.line.sent();
+        }
         if let (Some(leftovers), Some(held)) = (&self.http2, self.held.take()) {
             leftovers.add(Arc::downgrade(&held));
         }

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use baton_core::pools::{ClaimReason, RunnerState};
 use baton_store::{Pool, PoolStats, PoolStock, pool_total};
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::Registry;
+
+use crate::metrics::{Book, Label};
 
 /// Why claims are not filled.
 const FAILURES: [ClaimReason; 3] = [ClaimReason::WaitOver, ClaimReason::Impossible, ClaimReason::PoolDeleted];
@@ -18,46 +18,28 @@ const FAILURES: [ClaimReason; 3] = [ClaimReason::WaitOver, ClaimReason::Impossib
 /// What providers are called for.
 const PROVIDER_CALLS: [&str; 3] = ["create", "terminate", "list"];
 
-/// Labels of a pool.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct PoolLabels {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub pool: String,
-}
-
-/// Labels of one of several numbers about a pool.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct PoolWhatLabels {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub pool: String,
-    /// Which number: a state, a cause, a reason, a call, `warm` or `cold`, `idle` or `used`.
-    pub what: String,
-}
+/// Namespace and name of a pool.
+pub type PoolLabels = [Label; 2];
 
 /// Everything that is counted about pools.
 #[derive(Debug)]
-#[allow(missing_docs, reason = "each is named as its metric, whose help text is below")]
 pub struct PoolMetrics {
-    pub runners: Family<PoolWhatLabels, Gauge>,
-    pub min_idle: Family<PoolLabels, Gauge>,
-    pub max_size: Family<PoolLabels, Gauge>,
-    pub claims_waiting: Family<PoolLabels, Gauge>,
-    pub claims_failed: Family<PoolWhatLabels, Counter>,
-    pub provider_failures: Family<PoolLabels, Counter>,
-    pub provider_calls_failed: Family<PoolWhatLabels, Counter>,
-    pub claim_wait_seconds: Family<PoolLabels, Histogram, fn() -> Histogram>,
-    pub hits: Family<PoolWhatLabels, Gauge>,
-    pub ended: Family<PoolWhatLabels, Gauge>,
-    pub machine_minutes: Family<PoolWhatLabels, Gauge<f64, AtomicU64>>,
+    runners: Family<[Label; 3], Gauge>,
+    min_idle: Family<PoolLabels, Gauge>,
+    max_size: Family<PoolLabels, Gauge>,
+    claims_waiting: Family<PoolLabels, Gauge>,
+    claims_failed: Family<[Label; 3], Counter>,
+    provider_failures: Family<PoolLabels, Counter>,
+    provider_calls_failed: Family<[Label; 3], Counter>,
+    claim_wait_seconds: Family<PoolLabels, Histogram, fn() -> Histogram>,
+    hits: Family<[Label; 3], Counter>,
+    ended: Family<[Label; 3], Counter>,
+    machine_seconds: Family<[Label; 3], Counter<f64, AtomicU64>>,
 }
 
-impl Default for PoolMetrics {
-    fn default() -> PoolMetrics {
-        PoolMetrics {
+impl PoolMetrics {
+    pub(crate) fn register(book: &mut Book<'_>) -> PoolMetrics {
+        let metrics = PoolMetrics {
             runners: Family::default(),
             min_idle: Family::default(),
             max_size: Family::default(),
@@ -68,29 +50,38 @@ impl Default for PoolMetrics {
             claim_wait_seconds: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.01, 2.0, 18))),
             hits: Family::default(),
             ended: Family::default(),
-            machine_minutes: Family::default(),
-        }
+            machine_seconds: Family::default(),
+        };
+        let own = &["namespace", "pool"];
+        book.add("pool_runners", &["namespace", "pool", "state"], "Machines of a pool", metrics.runners.clone());
+        book.add("pool_min_idle", own, "Machines that are to be idle now", metrics.min_idle.clone());
+        book.add("pool_max_size", own, "Most machines that a pool may have", metrics.max_size.clone());
+        book.add("pool_claims_waiting", own, "Claims that wait for machines", metrics.claims_waiting.clone());
+        let help = "Claims that were not filled, since the pool was made: take the largest of several servers";
+        book.add("pool_claims_failed", &["namespace", "pool", "reason"], help, metrics.claims_failed.clone());
+        let help = "Orders of machines that the provider refused, since the pool was made: take the largest of several servers";
+        book.add("pool_provider_failures", own, help, metrics.provider_failures.clone());
+        let help =
+            "Calls of the provider by this server that failed or got no answer in time: `create`, `terminate`, `list`";
+        let labels = &["namespace", "pool", "call"];
+        book.add("pool_provider_calls_failed", labels, help, metrics.provider_calls_failed.clone());
+        let help = "How long claims waited that this server filled";
+        book.add("pool_claim_wait_seconds", own, help, metrics.claim_wait_seconds.clone());
+        let help = "Machines handed over, `warm` (ordered before their claim was opened) or `cold` (after), since the pool was \
+                    made: take the largest of several servers";
+        book.add("pool_hits", &["namespace", "pool", "start"], help, metrics.hits.clone());
+        let help = "Machines that were ended, since the pool was made: take the largest of several servers";
+        book.add("pool_runners_ended", &["namespace", "pool", "cause"], help, metrics.ended.clone());
+        let help = "How long machines were `idle` or `used`, as far as that is over, since the pool was made: take the largest \
+                    of several servers";
+        book.add("pool_machine_seconds", &["namespace", "pool", "use"], help, metrics.machine_seconds.clone());
+        metrics
     }
-}
 
-impl PoolMetrics {
-    pub(crate) fn register(&self, registry: &mut Registry) {
-        registry.register("pool_runners", "Runners of a pool by state", self.runners.clone());
-        registry.register("pool_min_idle", "Runners that are to be idle now", self.min_idle.clone());
-        registry.register("pool_max_size", "Most runners that a pool may have", self.max_size.clone());
-        let failed = "Claims that were not filled, by reason";
-        registry.register("pool_claims_failed", failed, self.claims_failed.clone());
-        let refused = "Orders of machines that the provider refused";
-        registry.register("pool_provider_failures", refused, self.provider_failures.clone());
-        let failed = "Calls of the provider by this server that failed or got no answer in time, by call";
-        registry.register("pool_provider_calls_failed", failed, self.provider_calls_failed.clone());
-        registry.register("pool_claims_waiting", "Claims that wait for runners", self.claims_waiting.clone());
-        let wait = "How long claims waited that this server filled";
-        registry.register("pool_claim_wait_seconds", wait, self.claim_wait_seconds.clone());
-        registry.register("pool_hits", "Runners handed over: warm, or created for their claim", self.hits.clone());
-        registry.register("pool_runners_ended", "Runners that were ended, by cause", self.ended.clone());
-        let minutes = "How long machines were idle, and used";
-        registry.register("pool_machine_minutes", minutes, self.machine_minutes.clone());
+    /// Notes how long a claim waited that was filled.
+    pub(crate) fn note_wait(&self, namespace: &str, pool: &str, waited_ms: i64) {
+        let labels = [("namespace", namespace.to_owned()), ("pool", pool.to_owned())];
+        self.claim_wait_seconds.get_or_create(&labels).observe(waited_ms as f64 / 1_000.0);
     }
 
     /// Notes what a pool has.
@@ -105,7 +96,7 @@ impl PoolMetrics {
             (RunnerState::Terminating, stock.terminating),
         ];
         for (state, count) in counts {
-            self.runners.get_or_create(&labels(pool, state.as_str())).set(i64::from(count));
+            self.runners.get_or_create(&labels(pool, ("state", state.as_str()))).set(i64::from(count));
         }
         let own = own_labels(pool);
         self.claims_waiting.get_or_create(&own).set(waiting.len() as i64);
@@ -115,7 +106,7 @@ impl PoolMetrics {
 
     /// Notes a call of the provider that went wrong.
     pub(crate) fn note_failed_call(&self, pool: &Pool, what: &str) {
-        self.provider_calls_failed.get_or_create(&labels(pool, what)).inc();
+        self.provider_calls_failed.get_or_create(&labels(pool, ("call", what))).inc();
     }
 
     /// Notes the sums since a pool was made.
@@ -123,28 +114,26 @@ impl PoolMetrics {
         // Shown from the start: an alert on a counter that appears with its first failure misses that one.
         for reason in FAILURES {
             let failed = stats.totals.get(&format!("{}{}", pool_total::CLAIMS_ENDED, reason.as_str()));
-            count(&self.claims_failed.get_or_create(&labels(pool, reason.as_str())), failed);
+            count(&self.claims_failed.get_or_create(&labels(pool, ("reason", reason.as_str()))), failed);
         }
         for call in PROVIDER_CALLS {
-            drop(self.provider_calls_failed.get_or_create(&labels(pool, call)));
+            drop(self.provider_calls_failed.get_or_create(&labels(pool, ("call", call))));
         }
         count(&self.provider_failures.get_or_create(&own_labels(pool)), stats.totals.get(pool_total::ORDERS_FAILED));
         for (name, sum) in &stats.totals {
-            let minutes = *sum as f64 / 60_000.0;
-            let whole = |family: &Family<PoolWhatLabels, Gauge>, what: &str| {
-                family.get_or_create(&labels(pool, what)).set(*sum);
-            };
             let spent = |what: &str| {
-                self.machine_minutes.get_or_create(&labels(pool, what)).set(minutes);
+                let seconds = self.machine_seconds.get_or_create(&labels(pool, ("use", what)));
+                seconds.inner().store((*sum as f64 / 1_000.0).to_bits(), Ordering::Relaxed);
             };
+            let hits = |start: &str| count(&self.hits.get_or_create(&labels(pool, ("start", start))), Some(sum));
             match name.as_str() {
-                pool_total::HITS_WARM => whole(&self.hits, "warm"),
-                pool_total::HITS_COLD => whole(&self.hits, "cold"),
+                pool_total::HITS_WARM => hits("warm"),
+                pool_total::HITS_COLD => hits("cold"),
                 pool_total::IDLE_MS => spent("idle"),
                 pool_total::USED_MS => spent("used"),
                 other => {
                     if let Some(cause) = other.strip_prefix(pool_total::ENDED) {
-                        whole(&self.ended, cause);
+                        count(&self.ended.get_or_create(&labels(pool, ("cause", cause))), Some(sum));
                     }
                 }
             }
@@ -166,7 +155,7 @@ impl PoolMetrics {
         self.provider_calls_failed.clear();
         self.hits.clear();
         self.ended.clear();
-        self.machine_minutes.clear();
+        self.machine_seconds.clear();
     }
 }
 
@@ -178,9 +167,10 @@ fn count(counter: &Counter, sum: Option<&i64>) {
 
 /// The labels of a pool.
 pub(crate) fn own_labels(pool: &Pool) -> PoolLabels {
-    PoolLabels { namespace: pool.namespace.clone(), pool: pool.name.clone() }
+    [("namespace", pool.namespace.clone()), ("pool", pool.name.clone())]
 }
 
-fn labels(pool: &Pool, what: &str) -> PoolWhatLabels {
-    PoolWhatLabels { namespace: pool.namespace.clone(), pool: pool.name.clone(), what: what.to_owned() }
+fn labels(pool: &Pool, (name, value): (&'static str, &str)) -> [Label; 3] {
+    let [namespace, own] = own_labels(pool);
+    [namespace, own, (name, value.to_owned())]
 }

@@ -69,7 +69,7 @@ claimed as (
         lease_until = (select now from fit) + $10::bigint
     -- An array and not a join: the plan is made once, without knowing how few these are.
     where live.run_id = any(array(select locked.run_id from locked))
-    returning live.run_id, live.epoch, live.failures, live.priority, live.timeout_at, live.key
+    returning live.run_id, live.epoch, live.failures, live.priority, live.timeout_at, live.key, live.due_at
 ),
 counted as (
     update worker_live set
@@ -81,7 +81,7 @@ counted as (
 )
 select fit.now, next.due_at as next_due_at, picked.run_id, picked.lane_id, picked.level, picked.order_at, picked.size,
     claimed.run_id is not null as is_ours, claimed.epoch, claimed.failures, claimed.priority, claimed.timeout_at,
-    claimed.key, cold.submitted_at, cold.input
+    claimed.key, cold.submitted_at, cold.input, fit.now - claimed.due_at as waited_ms
 from fit
 cross join lateral (
     select min(soonest.due_at) as due_at from unnest($3) as wanted(lane_id)

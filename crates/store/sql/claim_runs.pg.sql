@@ -56,4 +56,4 @@ from verdict,
     ) cold
 where live.ctid = given.spot and verdict.all_fit
 returning given.ordinal, live.run_id, live.lane_id, live.epoch, live.failures, live.priority, cold.submitted_at,
-    live.timeout_at, live.key, cold.input
+    live.timeout_at, live.key, cold.input, $1 - live.due_at as waited_ms

@@ -68,6 +68,19 @@ pub enum StoreError {
     Internal(String),
 }
 
+/// A pool of connections, as it is now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Connections {
+    /// Those that somebody uses.
+    pub in_use: usize,
+    /// Those that are open and wait to be used.
+    pub idle: usize,
+    /// The most there may be.
+    pub max: usize,
+    /// Calls that wait for one.
+    pub waiting: usize,
+}
+
 /// What a store call returns.
 pub type StoreResult<T> = Result<T, StoreError>;
 
@@ -85,6 +98,11 @@ pub trait Store: Builds + Workflows + Payloads + Schedules + Namespaces + Pools 
 
     /// Statements sent since the start; what "an idle server is quiet" is measured with.
     fn statements(&self) -> u64;
+
+    /// The connections it has, if it has a pool of them.
+    fn connections(&self) -> Option<Connections> {
+        None
+    }
 
     /// The time on the store's clock; fails when the store cannot be reached or written.
     async fn now(&self) -> StoreResult<Millis>;

@@ -69,7 +69,8 @@ pub struct ServeArgs {
 
 /// Runs the server until it is asked to stop.
 pub async fn serve(connection: &Connection, args: ServeArgs) -> Result<(), Exit> {
-    args.log.start()?;
+    // Dropped last: it writes what is left of the log.
+    let _log = args.log.start_queued()?;
     let flags = SettingsFlags {
         listen: args.listen,
         tls: args.tls,

@@ -31,6 +31,7 @@ mod lost_answers;
 mod never_reads;
 mod pooled;
 mod postgres_tls;
+mod request_log;
 mod restored;
 #[cfg(target_os = "linux")]
 mod runner_pools;

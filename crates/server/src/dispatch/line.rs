@@ -258,11 +258,12 @@ impl Line {
             false => baton_store::CLAIM_RUNS_MAX,
         };
         let limit = slots.iter().map(|slot| slot.room as usize).sum::<usize>().min(most);
-        self.metrics.claim.calls.inc();
         // A panic must not be the end of the queue's only claimer.
         let request = ClaimRequest { queue: self.queue, slots, limit, die: self.die() };
-        let claim = AssertUnwindSafe(self.store.claim(request)).catch_unwind();
+        let begun = std::time::Instant::now();
+        let claim = AssertUnwindSafe(self.metrics.claim.at_store(self.store.claim(request))).catch_unwind();
         let answer = claim.await.unwrap_or_else(|_| Err(StoreError::Internal("a claim panicked".into())));
+        self.metrics.claim.took(begun);
         if let Ok(answer) = &answer {
             self.trickles.store(!answer.more && answer.claimed.len() < FEW, Ordering::Relaxed);
         }
@@ -385,6 +386,15 @@ impl Line {
         }
     }
 
+    /// Counts what a claim brought, but for what an earlier call of it was given already.
+    fn count(&self, offered: &[Parked], answer: &ClaimAnswer) {
+        let new = answer.claimed.iter().filter(|run| !answer.again.contains(&run.slot));
+        let starts = |run: &&Claimed| offered.get(run.slot).is_some_and(|parked| parked.slot.start);
+        self.metrics.claim.runs.inc_by(new.clone().count() as u64);
+        self.metrics.start.runs.inc_by(new.clone().filter(starts).count() as u64);
+        self.metrics.queues.claimed(new);
+    }
+
     /// Answers the polls that got something or never will; parks the others again, in front.
     fn hand_out(&self, offered: Vec<Parked>, since: u64, answer: StoreResult<ClaimAnswer>, looked: Looked) -> Loose {
         let failed = answer.is_err();
@@ -394,7 +404,7 @@ impl Line {
             self.with(|waiting| waiting.clean.clear());
             ClaimAnswer::default()
         });
-        self.metrics.claim.runs.inc_by(answer.claimed.len() as u64);
+        self.count(&offered, &answer);
         let mut shares: HashMap<usize, Vec<Claimed>> = HashMap::new();
         for claimed in answer.claimed {
             shares.entry(claimed.slot).or_default().push(claimed);

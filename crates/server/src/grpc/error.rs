@@ -9,6 +9,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
 use crate::Error;
+use crate::answers::Answer;
 
 /// Who speaks in the details of an error.
 pub const DOMAIN: &str = "baton";
@@ -16,9 +17,11 @@ pub const DOMAIN: &str = "baton";
 fn code(error: &Error) -> Code {
     match error {
         Error::Malformed(_) | Error::Invalid(_) | Error::InvalidField { .. } => Code::InvalidArgument,
-        Error::NoCredential | Error::NoCertifiedKey | Error::BadCredential(_) | Error::TokenExpired(_) | Error::NotShown(_) => {
-            Code::Unauthenticated
-        }
+        Error::NoCredential
+        | Error::NoCertifiedKey
+        | Error::BadCredential(_)
+        | Error::TokenExpired(_)
+        | Error::NotShown(_) => Code::Unauthenticated,
         Error::Forbidden(_) => Code::PermissionDenied,
         Error::NotFound { .. } => Code::NotFound,
         Error::KeyReused => Code::AlreadyExists,
@@ -73,6 +76,9 @@ pub fn status_as(code: Code, error: &Error) -> Status {
     }
     if let Some(ms) = error.retry_after_ms() {
         details.set_retry_info(Some(Duration::from_millis(ms)));
+    }
+    if let Some(id) = Answer::current_request_id() {
+        details.set_request_info(id, "");
     }
     Status::with_error_details(code, error.to_string(), details)
 }

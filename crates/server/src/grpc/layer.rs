@@ -14,13 +14,13 @@ use http::request::Parts;
 use http_body_util::{BodyExt, StreamBody};
 use tokio::time::Instant as Moment;
 use tonic::{Code, Status};
+use tracing::Instrument;
 
 use super::error::code_name;
-use crate::answers::Answer;
+use crate::answers::{Answer, Route};
 use crate::auth::Caller;
 use crate::bodies::Share;
 use crate::http::Peer;
-use crate::metrics::CallLabels;
 use crate::{App, Error};
 
 /// The call whose messages flow in both directions.
@@ -64,17 +64,21 @@ pub(super) async fn call(State(app): State<App>, request: Request, next: Next) -
     let path = request.uri().path().to_owned();
     let answer = request.extensions().get::<Answer>().cloned().unwrap_or_else(|| Answer::new(None, None));
     let from = request.extensions().get::<Peer>().map(|peer| peer.0);
+    let method: Arc<str> = path.trim_start_matches('/').into();
+    // Those whose callers hang up now and then. Of others it is known afterwards that they exist.
+    if path == STREAM || WAITING.contains(&path.as_str()) {
+        answer.is_about(Route::Method(method.clone()));
+    }
     let response = admitted(&app, &path, request, next, &answer).await.unwrap_or_else(|error| failed(&error));
     let code = response.headers().get("grpc-status").map_or(Code::Ok, |code| Code::from_bytes(code.as_bytes()));
     if code == Code::PermissionDenied {
         app.keys.note_refusal(&answer, from, &path).await;
     }
     // Paths that clients make up would each be kept for good.
-    let method = if code == Code::Unimplemented { "none".into() } else { path.trim_start_matches('/').to_owned() };
-    app.metrics.calls.get_or_create(&CallLabels { method, code: code_name(code) }).inc();
-    if path != STREAM && !WAITING.contains(&path.as_str()) {
-        app.metrics.call_seconds.observe(begun.elapsed().as_secs_f64());
-    }
+    let method = if code == Code::Unimplemented { "none".into() } else { method };
+    answer.is_about(Route::Method(method.clone()));
+    let seconds = (path != STREAM && !WAITING.contains(&path.as_str())).then(|| begun.elapsed().as_secs_f64());
+    app.metrics.answered_call(&method, code_name(code), seconds);
     response
 }
 
@@ -122,7 +126,7 @@ async fn admitted(app: &App, path: &str, request: Request, next: Next, answer: &
         // A change is carried to its end even when its caller hangs up or waits no longer: what was committed must still wake those
         // who wait for it.
         false => {
-            let done = within(deadline, tokio::spawn(call)).await;
+            let done = within(deadline, tokio::spawn(call.in_current_span())).await;
             done.map(|done| done.unwrap_or_else(|_| (failed(&Error::Internal), 0)))
         }
     };

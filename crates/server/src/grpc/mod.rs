@@ -13,6 +13,8 @@ mod work;
 mod workers;
 mod workflows;
 
+pub(crate) use self::error::code_name;
+
 use axum::Router;
 use axum::middleware;
 use axum::response::Response;

@@ -14,7 +14,10 @@ use tokio::sync::Semaphore;
 use tonic::Status;
 
 use crate::App;
+use crate::answers::{Answer, Route};
 
+/// The call that tells of the server's health.
+const CHECK: &str = "/grpc.health.v1.Health/Check";
 /// The call that tells of the server's health until its caller has heard enough.
 const WATCH: &str = "/grpc.health.v1.Health/Watch";
 /// Calls that answer questions until their caller has no more.
@@ -47,6 +50,10 @@ pub(super) fn limited(open: Router, app: &App) -> Router {
 }
 
 async fn call(State(room): State<Room>, request: Request, next: Next) -> Response {
+    let known = [CHECK, WATCH].into_iter().chain(REFLECTION).find(|known| *known == request.uri().path());
+    if let (Some(known), Some(answer)) = (known, request.extensions().get::<Answer>()) {
+        answer.is_about(Route::Method(known.trim_start_matches('/').into()));
+    }
     let streams = match request.uri().path() {
         WATCH => Some(room.watches),
         path if REFLECTION.contains(&path) => Some(room.reflections),

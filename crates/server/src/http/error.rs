@@ -6,6 +6,7 @@ use http::{HeaderValue, StatusCode, header};
 
 use super::answer;
 use crate::Error;
+use crate::answers::Answer;
 
 fn status(error: &Error) -> StatusCode {
     match error {
@@ -48,7 +49,8 @@ fn status(error: &Error) -> StatusCode {
 
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
-        let mut response = answer(status(&self), &Problem { error: self.to_string(), code: self.code().into() });
+        let (error, code, request_id) = (self.to_string(), self.code().into(), Answer::current_request_id());
+        let mut response = answer(status(&self), &Problem { error, code, request_id });
         if let Some(ms) = self.retry_after_ms() {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(ms.div_ceil(1_000)));
         }

@@ -31,10 +31,10 @@ use baton_proto::Problem;
 use bytes::Bytes;
 use http::{Method, StatusCode, header};
 use serde::Serialize;
+use tracing::Instrument;
 
-use crate::answers::{self, Answer, SharedByAll};
+use crate::answers::{self, Answer, Route, SharedByAll};
 use crate::bodies::Share;
-use crate::metrics::RequestLabels;
 use crate::{App, Error, grpc};
 
 /// Heartbeats of the native API gather, and may wait for news.
@@ -59,6 +59,7 @@ pub fn router(app: App) -> Router {
             let problem = Problem {
                 error: "this path does not take that method; see /openapi.json".into(),
                 code: "method_not_allowed".into(),
+                request_id: Answer::current_request_id(),
             };
             answer(StatusCode::METHOD_NOT_ALLOWED, &problem)
         })
@@ -89,6 +90,9 @@ async fn count(State(app): State<App>, matched: Option<MatchedPath>, mut request
     let share = Share::default();
     request.extensions_mut().insert(share.clone());
     let answer = request.extensions().get::<Answer>().cloned().unwrap_or_else(|| Answer::new(None, None));
+    if let Some(matched) = matched {
+        answer.is_about(Route::Path(matched));
+    }
     // Those whose answer can be made again, because they change nothing.
     let repeats = request.method() == Method::GET && !CLAIMING.contains(&route.as_str());
     let response = match (repeats, changes) {
@@ -108,7 +112,9 @@ async fn count(State(app): State<App>, matched: Option<MatchedPath>, mut request
         (false, changes) => {
             let making = answer.made_by(next.run(request));
             let response = match changes {
-                true => tokio::spawn(making).await.unwrap_or_else(|_| Error::Internal.into_response()),
+                true => {
+                    tokio::spawn(making.in_current_span()).await.unwrap_or_else(|_| Error::Internal.into_response())
+                }
                 false => making.await,
             };
             app.answers.fit_or_wait(&answer, answers::size(&response)).await;
@@ -120,11 +126,8 @@ async fn count(State(app): State<App>, matched: Option<MatchedPath>, mut request
     if response.status() == StatusCode::FORBIDDEN {
         app.keys.note_refusal(&answer, from, &format!("{method} {path}")).await;
     }
-    let status = response.status().as_u16();
-    app.metrics.requests.get_or_create(&RequestLabels { method, route, status }).inc();
-    if !waits {
-        app.metrics.request_seconds.observe(begun.elapsed().as_secs_f64());
-    }
+    let seconds = (!waits).then(|| begun.elapsed().as_secs_f64());
+    app.metrics.answered_request(method, route, response.status().as_u16(), seconds);
     response
 }
 

@@ -7,6 +7,7 @@ use http::{StatusCode, header};
 
 use super::extract::{Peer, credential};
 use super::{answer, ok};
+use crate::answers::Answer;
 use crate::proxies::is_forwarded;
 use crate::{App, Error};
 
@@ -23,7 +24,7 @@ pub(super) async fn readyz(State(app): State<App>) -> Result<Response, Error> {
     app.store.now().await?;
     if let Some(used) = app.disks.full().await {
         let error = format!("the disk of the {used} is full: nothing new can be written until there is room again");
-        return Ok(answer(StatusCode::SERVICE_UNAVAILABLE, &Problem { error, code: Error::DiskFull.code().into() }));
+        return Ok(not_ready(error, &Error::DiskFull));
     }
     let newer = *app.newer_schema.lock().expect("nobody panics while holding it");
     if let Some((version, known)) = newer {
@@ -31,9 +32,14 @@ pub(super) async fn readyz(State(app): State<App>) -> Result<Response, Error> {
             "the database has schema version {version}, and this server knows versions up to {known}: \
              stop it and start the newer version of Baton that changed the database"
         );
-        return Ok(answer(StatusCode::SERVICE_UNAVAILABLE, &Problem { error, code: Error::Unavailable.code().into() }));
+        return Ok(not_ready(error, &Error::Unavailable));
     }
     Ok(ok(&serde_json::json!({"status": "ready", "store": app.store.kind(), "loops": app.loops.all()})))
+}
+
+fn not_ready(error: String, why: &Error) -> Response {
+    let problem = Problem { error, code: why.code().into(), request_id: Answer::current_request_id() };
+    answer(StatusCode::SERVICE_UNAVAILABLE, &problem)
 }
 
 /// Counters, for Prometheus.
@@ -46,9 +52,7 @@ pub(super) async fn metrics(State(app): State<App>, request: Request) -> Result<
     let from = request.extensions().get::<Peer>().map(|peer| peer.0);
     crate::service::metrics::may_read(&app, credential(request.headers()), from, is_forwarded(request.headers()))
         .await?;
-    app.metrics.polls_waiting.set(app.dispatcher.waiting() as i64);
-    app.metrics.store_statements.set(app.store.statements());
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    crate::service::metrics::look_at_certificate(&app);
-    Ok((StatusCode::OK, [(header::CONTENT_TYPE, kind)], app.metrics.text()).into_response())
+    let text = crate::service::metrics::text(&app).await;
+    Ok((StatusCode::OK, [(header::CONTENT_TYPE, kind)], text).into_response())
 }

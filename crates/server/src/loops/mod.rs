@@ -25,7 +25,7 @@ pub(crate) use collector::{collect, sweep};
 pub(crate) use families::end_overdue;
 
 use crate::bell::Bell;
-use crate::metrics::LoopLabels;
+use crate::metrics::Passed;
 use crate::{App, Error, Settings};
 
 type Pass = for<'a> fn(&'a App) -> Pin<Box<dyn Future<Output = Result<String, Error>> + Send + 'a>>;
@@ -165,28 +165,27 @@ async fn drive(app: App, entry: &'static Loop, stop: CancellationToken) {
 
 /// Passes, and returns whether that went well.
 async fn one_pass(app: &App, name: &'static str, pass: Pass) -> bool {
-    let labels = LoopLabels { name };
     let begun = Instant::now();
     let caught = AssertUnwindSafe(async { tokio::time::timeout(PASS_TIME_MAX, pass(app)).await }).catch_unwind().await;
-    app.metrics.loop_passes.get_or_create(&labels).inc();
-    app.metrics.loop_seconds.get_or_create(&labels).set(begun.elapsed().as_secs_f64());
+    let passed = |how| app.metrics.passed(name, begun.elapsed().as_secs_f64(), how);
     match caught {
         Ok(Ok(Ok(did))) => {
+            passed(Passed::Well);
             app.loops.note(name, true, did);
             return true;
         }
         Ok(Ok(Err(error))) => {
-            app.metrics.loop_failures.get_or_create(&labels).inc();
+            passed(Passed::Failed);
             tracing::warn!(name, %error, "a loop's pass failed; it passes again");
             app.loops.note(name, false, error.to_string());
         }
         Ok(Err(_)) => {
-            app.metrics.loop_failures.get_or_create(&labels).inc();
+            passed(Passed::Failed);
             tracing::warn!(name, "a loop's pass took too long; it passes again");
             app.loops.note(name, false, "took too long".into());
         }
         Err(_) => {
-            app.metrics.loop_panics.get_or_create(&labels).inc();
+            passed(Passed::Panicked);
             tracing::error!(name, "a loop's pass panicked; it passes again");
             app.loops.note(name, false, "panicked".into());
         }
@@ -214,6 +213,6 @@ mod tests {
         assert!(one_pass(&app, "broken", |_| Box::pin(async { Ok("mended".into()) })).await);
         let report = app.loops.all()["broken"].clone();
         assert_eq!((report.ok, report.passes, report.last.as_str()), (true, 2, "mended"));
-        assert_eq!(app.metrics.loop_panics.get_or_create(&LoopLabels { name: "broken" }).get(), 1);
+        assert!(app.metrics.text().contains("baton_loop_panics_total{name=\"broken\"} 1\n"));
     }
 }

@@ -6,7 +6,6 @@ use baton_core::pools::{Cause, ClaimReason, Limits, Verdict};
 use baton_store::{CommitAnswer, EndClaimAnswer, Pool, PoolClaim, RunnerAnswer, RunnerEnd, RunnerRef, TakeRules};
 use futures_util::future::join_all;
 
-use crate::pool_metrics::PoolLabels;
 use crate::service::pools::told;
 use crate::{App, Error, crash};
 
@@ -102,8 +101,7 @@ async fn hand_over(app: &App, claim: &PoolClaim) -> Result<(), Error> {
     let (namespace, pool) = app.pools.name(claim.pool).await?;
     let waited_ms = claim.ready_at.unwrap_or(claim.opened_at).saturating_sub(claim.opened_at);
     tracing::info!(namespace, pool, run_id = claim.run_id, count = claim.count, waited_ms, "a claim is filled");
-    let labels = PoolLabels { namespace, pool };
-    app.metrics.pools.claim_wait_seconds.get_or_create(&labels).observe(waited_ms as f64 / 1_000.0);
+    app.metrics.pools.note_wait(&namespace, &pool, waited_ms);
     Ok(())
 }
 

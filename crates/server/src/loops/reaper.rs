@@ -1,5 +1,7 @@
 //! The reaper: takes back the runs of workers that fell silent, and runs whose own time has passed.
 
+use std::time::Instant;
+
 use baton_core::LeaseEnd;
 
 use crate::{App, Error};
@@ -33,9 +35,15 @@ async fn reap(app: &App) -> Result<String, Error> {
     app.metrics.workers_lost.inc_by(lost.len() as u64);
     let mut taken = 0;
     for _ in 0..ROUNDS_MAX {
-        let expired = app.store.expire(app.entropy.die(), REAP_MAX).await?;
-        app.metrics.expire.calls.inc();
-        app.metrics.expire.runs.inc_by(expired.runs.len() as u64);
+        let expire = &app.metrics.expire;
+        let begun = Instant::now();
+        let expired = expire.at_store(app.store.expire(app.entropy.die(), REAP_MAX)).await?;
+        expire.took(begun);
+        expire.runs.inc_by(expired.runs.len() as u64);
+        for run in &expired.runs {
+            app.metrics.lease_lost(run.end);
+            app.metrics.queues.let_go(run.run, run.state.is_ended());
+        }
         taken += expired.runs.len();
         for run in expired.runs.iter().filter(|run| run.end != LeaseEnd::Lost) {
             tracing::info!(run = %run.run, epoch = %run.epoch, end = run.end.as_str(), "a run was taken back");

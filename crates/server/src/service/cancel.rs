@@ -3,14 +3,15 @@
 use baton_core::{Millis, RunId};
 use baton_store::Scope;
 
-use super::{Outcome, audit, settle, visible, workflows};
+use super::{Outcome, audit, settle_any, visible, workflows};
 use crate::auth::Caller;
 use crate::{App, Error};
 
 /// Cancels one run: at once when nobody holds it, otherwise its worker is told and has a grace time. A workflow that has begun may clean up, also
 /// when it sleeps and nobody holds it.
 pub async fn one(app: &App, caller: &Caller, run: RunId) -> Result<Outcome, Error> {
-    let record = visible(app, caller, Scope::Submit, run).await?;
+    let found = visible(app, caller, Scope::Submit, run).await;
+    let record = found.inspect_err(|error| app.metrics.cancel.refused(error))?;
     if app.lanes.is_workflow(record.lane).await? {
         let state = workflows::cancel::one(app, caller, run, None).await?;
         return Ok(Outcome { state, cancelling: !state.is_ended() });
@@ -22,11 +23,15 @@ pub async fn one(app: &App, caller: &Caller, run: RunId) -> Result<Outcome, Erro
 
 /// Cancels a run that is no workflow.
 pub(crate) async fn plain(app: &App, run: RunId) -> Result<Outcome, Error> {
-    app.metrics.cancel.calls.inc();
-    app.metrics.cancel.runs.inc();
-    let changes = app.store.cancel(vec![run], app.current().cancel_grace_ms as Millis).await?;
+    app.metrics.cancel.timed(by_the_kernel(app, run)).await
+}
+
+async fn by_the_kernel(app: &App, run: RunId) -> Result<Outcome, Error> {
+    let cancel = &app.metrics.cancel;
+    let changes = cancel.at_store(app.store.cancel(vec![run], app.current().cancel_grace_ms as Millis)).await?;
+    cancel.did(&changes.verdicts);
     app.after().changed([run].into_iter(), &changes);
-    let mut outcome = settle(app, run, changes.verdicts[0]).await?;
+    let mut outcome = settle_any(app, run, changes.verdicts[0]).await?;
     // Asked for before, and its worker has not stopped yet: the answer is the one it was then.
     outcome.cancelling = !outcome.state.is_ended();
     tell_holder(app, run, outcome).await?;

@@ -52,6 +52,11 @@ async fn claimed_or_again(
     worker: WorkerId,
     claim: &Claim,
 ) -> Result<(Vec<Claimed>, bool), Error> {
+    let found = found(app, caller, worker, claim).await;
+    found.inspect_err(|error| app.metrics.claim.refused(error))
+}
+
+async fn found(app: &App, caller: &Caller, worker: WorkerId, claim: &Claim) -> Result<(Vec<Claimed>, bool), Error> {
     let deadline = Instant::now() + Duration::from_millis(claim.wait_ms.unwrap_or(0).min(CLAIM_WAIT_MS_MAX));
     caller.has(Scope::Worker)?;
     // What is claimed is sent: not to one that takes nothing.

@@ -33,11 +33,9 @@ async fn to_store(
     after: &After,
     done: Vec<Completion>,
 ) -> Result<Vec<Verdict>, Error> {
-    metrics.complete.calls.inc();
     let runs: Vec<_> = done.iter().map(|completion| completion.lease.run).collect();
-    let changes = store.complete(done).await?;
-    let completed = changes.verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Done { .. })).count();
-    metrics.complete.runs.inc_by(completed as u64);
+    let changes = metrics.complete.at_store(store.complete(done)).await?;
+    metrics.complete.did(&changes.verdicts);
     after.changed(runs.into_iter(), &changes);
     Ok(changes.verdicts)
 }
@@ -49,6 +47,14 @@ pub async fn one(app: &App, caller: &Caller, run: RunId, report: CompleteRun) ->
 
 /// Completes runs; one answer for each.
 pub async fn many(
+    app: &App,
+    caller: &Caller,
+    reports: Vec<(RunId, CompleteRun)>,
+) -> Result<Vec<Result<Outcome, Error>>, Error> {
+    app.metrics.complete.timed_each(each_held(app, caller, reports)).await
+}
+
+async fn each_held(
     app: &App,
     caller: &Caller,
     reports: Vec<(RunId, CompleteRun)>,

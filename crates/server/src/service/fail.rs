@@ -19,6 +19,14 @@ pub async fn many(
     caller: &Caller,
     reports: Vec<(RunId, FailRun)>,
 ) -> Result<Vec<Result<Outcome, Error>>, Error> {
+    app.metrics.fail.timed_each(each_held(app, caller, reports)).await
+}
+
+async fn each_held(
+    app: &App,
+    caller: &Caller,
+    reports: Vec<(RunId, FailRun)>,
+) -> Result<Vec<Result<Outcome, Error>>, Error> {
     caller.has(Scope::Worker)?;
     // "Not before" is a moment on the store's clock.
     let now = match reports.iter().any(|(_, report)| report.retry_after_ms.is_some()) {
@@ -31,9 +39,8 @@ pub async fn many(
         .map(|(run, report)| (run, report.and_then(|(lease, report)| Ok((lease, failure(report, now)?)))));
     each(app, failed.collect(), |failed: Vec<(LeaseRef, Failure)>| async move {
         let runs: Vec<_> = failed.iter().map(|(lease, _)| lease.run).collect();
-        app.metrics.fail.calls.inc();
-        app.metrics.fail.runs.inc_by(runs.len() as u64);
-        let changes = app.store.fail(failed, app.entropy.die()).await?;
+        let changes = app.metrics.fail.at_store(app.store.fail(failed, app.entropy.die())).await?;
+        app.metrics.fail.did(&changes.verdicts);
         app.after().changed(runs.into_iter(), &changes);
         Ok(changes.verdicts)
     })

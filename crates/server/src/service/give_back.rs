@@ -19,15 +19,22 @@ pub async fn many(
     caller: &Caller,
     reports: Vec<(RunId, GiveBackRun)>,
 ) -> Result<Vec<Result<Outcome, Error>>, Error> {
+    app.metrics.give_back.timed_each(each_held(app, caller, reports)).await
+}
+
+async fn each_held(
+    app: &App,
+    caller: &Caller,
+    reports: Vec<(RunId, GiveBackRun)>,
+) -> Result<Vec<Result<Outcome, Error>>, Error> {
     caller.has(Scope::Worker)?;
     let reports = open_leases(app, caller, reports, |report| &report.lease).await;
     let reports =
         reports.into_iter().map(|(run, report)| (run, report.map(|(lease, report)| (lease, message(&report.reason)))));
     each(app, reports.collect(), |given: Vec<(LeaseRef, String)>| async move {
         let runs: Vec<_> = given.iter().map(|(lease, _)| lease.run).collect();
-        app.metrics.give_back.calls.inc();
-        app.metrics.give_back.runs.inc_by(runs.len() as u64);
-        let changes = app.store.give_back(given).await?;
+        let changes = app.metrics.give_back.at_store(app.store.give_back(given)).await?;
+        app.metrics.give_back.did(&changes.verdicts);
         app.after().changed(runs.into_iter(), &changes);
         Ok(changes.verdicts)
     })

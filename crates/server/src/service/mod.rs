@@ -31,7 +31,7 @@ pub mod workflows;
 use std::sync::Arc;
 
 use baton_core::token::{self, Tenant};
-use baton_core::{RunId, State, WorkerId};
+use baton_core::{Refused, RunId, State, WorkerId};
 use baton_store::{Changes, LeaseRef, RunRecord, Scope, Verdict, Woken};
 use tokio::sync::mpsc;
 
@@ -41,6 +41,7 @@ use crate::bell::Bell;
 use crate::dispatch::Dispatcher;
 use crate::error::refused;
 use crate::inboxes::Inboxes;
+use crate::metrics::Metrics;
 use crate::watch::Watchers;
 use crate::workers::Workers;
 use crate::{App, Error};
@@ -59,6 +60,7 @@ pub struct After {
     pub(crate) news: mpsc::Sender<News>,
     pub(crate) inboxes: Arc<Inboxes>,
     pub(crate) ends: Arc<Bell>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl After {
@@ -97,8 +99,15 @@ impl After {
     }
 
     /// Both, for the changes of one verb.
-    pub fn changed(&self, runs: impl Iterator<Item = RunId>, changes: &Changes) {
+    pub fn changed(&self, runs: impl Iterator<Item = RunId> + Clone, changes: &Changes) {
         self.wake(&changes.woken);
+        for (run, verdict) in runs.clone().zip(&changes.verdicts) {
+            if let Verdict::Done { state, .. } = verdict
+                && !state.is_held()
+            {
+                self.metrics.queues.let_go(run, state.is_ended());
+            }
+        }
         self.ended(runs.zip(&changes.verdicts));
     }
 }
@@ -112,19 +121,30 @@ pub struct Outcome {
     pub cancelling: bool,
 }
 
-/// Turns a verdict into an answer. A repeated call gets what it got before.
+/// Turns a verdict on the holder of a lease into an answer. A repeated call gets what it got before.
 pub(crate) async fn settle(app: &App, run: RunId, verdict: Verdict) -> Result<Outcome, Error> {
+    count_stale(app, verdict);
+    settle_any(app, run, verdict).await
+}
+
+/// Counts a write whose lease is no longer good. A run that has ended has no lease, whatever it
+/// ended as.
+pub(crate) fn count_stale(app: &App, verdict: Verdict) {
+    if let Verdict::Refused(Refused::StaleLease | Refused::NotHeld | Refused::Ended) = verdict {
+        app.metrics.lease_refusals.inc();
+    }
+}
+
+/// As [`settle`], for whoever needs no lease.
+pub(crate) async fn settle_any(app: &App, run: RunId, verdict: Verdict) -> Result<Outcome, Error> {
     match verdict {
         Verdict::Done { state, cancelling } => Ok(Outcome { state, cancelling }),
         Verdict::Unknown => Err(Error::no_run(run)),
         Verdict::Refused(why) => {
             let state = app.store.run(run).await?.map_or(State::Cancelled, |record| record.state);
             match why {
-                baton_core::Refused::AlreadyDone => Ok(Outcome { state, cancelling: false }),
-                why => {
-                    app.metrics.lease_refusals.inc();
-                    Err(refused(why, state))
-                }
+                Refused::AlreadyDone => Ok(Outcome { state, cancelling: false }),
+                why => Err(refused(why, state)),
             }
         }
     }

@@ -8,6 +8,7 @@ use baton_core::{Millis, WorkerId};
 use baton_proto::{HealthReport, Heartbeat, HeartbeatAnswer, Time};
 use baton_store::{Beat, BeatAnswer, Health, LeaseRef, Scope, Store, WorkerStatus};
 use tokio::time::{Instant, sleep_until};
+use tracing::Instrument;
 
 use super::{message, open_lease, run_id};
 use crate::auth::Caller;
@@ -28,15 +29,25 @@ pub(crate) fn coalescer(
     Coalescer::start(batch_max, gather, move |beats: Vec<Beat>| {
         let (store, metrics) = (store.clone(), metrics.clone());
         async move {
-            metrics.renew.calls.inc();
-            metrics.renew.runs.inc_by(beats.len() as u64);
-            Ok(store.renew(beats).await?)
+            let answers = metrics.renew.at_store(store.renew(beats)).await?;
+            count(&metrics, &answers);
+            Ok(answers)
         }
     })
 }
 
+/// Counts workers whose leases were renewed.
+fn count(metrics: &Metrics, answers: &[BeatAnswer]) {
+    let alive = answers.iter().filter(|answer| matches!(answer, BeatAnswer::Alive { .. })).count();
+    metrics.renew.runs.inc_by(alive as u64);
+}
+
 /// Takes a worker's heartbeat.
 pub async fn one(app: &App, caller: &Caller, worker: WorkerId, beat: Heartbeat) -> Result<HeartbeatAnswer, Error> {
+    beaten(app, caller, worker, beat).await.inspect_err(|error| app.metrics.renew.refused(error))
+}
+
+async fn beaten(app: &App, caller: &Caller, worker: WorkerId, beat: Heartbeat) -> Result<HeartbeatAnswer, Error> {
     caller.has(Scope::Worker)?;
     let known = app.workers.get(worker).await?.ok_or_else(|| Error::no_worker(worker))?;
     caller.may_act_for(worker, known.key_id.as_deref(), &known.namespace)?;
@@ -111,12 +122,13 @@ pub(crate) fn sign_of_life_beside(app: &App, known: &Arc<KnownWorker>, ttl_ms: O
         return;
     }
     let (app, known) = (app.clone(), known.clone());
-    tokio::spawn(async move {
+    let writing = async move {
         if let Err(error) = sign_of_life(&app, &known, ttl_ms).await {
             tracing::debug!(%error, worker = %known.id, "a sign of life was not written");
         }
         known.is_renewing.store(false, Ordering::Relaxed);
-    });
+    };
+    tokio::spawn(writing.in_current_span());
 }
 
 /// As [`sign_of_life`], without waiting for company.
@@ -131,7 +143,9 @@ pub(crate) async fn look(app: &App, known: &KnownWorker, leases: Vec<LeaseRef>) 
 
 async fn renew_now(app: &App, known: &KnownWorker, leases: Vec<LeaseRef>) -> Result<Alive, Error> {
     let beat = Beat { worker: known.id, health: None, unfit: None, ttl_ms: None, leases };
-    let answer = app.store.renew(vec![beat]).await?.pop().ok_or(Error::Internal)?;
+    let mut answers = app.metrics.renew.at_store(app.store.renew(vec![beat])).await?;
+    count(&app.metrics, &answers);
+    let answer = answers.pop().ok_or(Error::Internal)?;
     alive(app, known, None, answer)
 }
 
@@ -159,8 +173,11 @@ async fn give_back_strays(app: &App, worker: WorkerId, strays: Vec<LeaseRef>) ->
     }
     tracing::info!(%worker, runs = strays.len(), "a worker does not know of runs it holds; they go back");
     let why = "its worker did not know of it: the answer to a claim was lost";
-    let changes = app.store.give_back(strays.into_iter().map(|lease| (lease, why.to_owned())).collect()).await?;
-    app.after().wake(&changes.woken);
+    let runs: Vec<_> = strays.iter().map(|lease| lease.run).collect();
+    let strays = strays.into_iter().map(|lease| (lease, why.to_owned())).collect();
+    let changes = app.metrics.give_back.at_store(app.store.give_back(strays)).await?;
+    app.metrics.give_back.did(&changes.verdicts);
+    app.after().changed(runs.into_iter(), &changes);
     Ok(())
 }
 
@@ -187,7 +204,9 @@ pub(crate) fn wait_ms_max(app: &App) -> u64 {
 
 async fn renew(app: &App, known: &KnownWorker, beat: Beat) -> Result<Alive, Error> {
     let ttl_ms = beat.ttl_ms;
+    let begun = std::time::Instant::now();
     let answer = app.renewals.call_one(beat).await;
+    app.metrics.renew.took(begun);
     alive(app, known, ttl_ms, answer.inspect_err(|error| app.hearing.note(error))?)
 }
 

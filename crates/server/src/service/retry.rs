@@ -11,11 +11,16 @@ use crate::{App, Error};
 
 /// Submits the run again. With the same key, again gives the run that was made the first time.
 pub async fn one(app: &App, caller: &Caller, run: RunId, key: Option<&str>) -> Result<Submitted, Error> {
+    app.metrics.retry.timed(visible_one(app, caller, run, key)).await
+}
+
+async fn visible_one(app: &App, caller: &Caller, run: RunId, key: Option<&str>) -> Result<Submitted, Error> {
     key.map_or(Ok(()), |key| check_name("Idempotency-Key", key))?;
     let record = visible(app, caller, Scope::Submit, run).await?;
     let again = again(app, record.clone(), key)?;
     let options = again.options.clone();
     let submitted = submit::take_in_again(app, vec![again]).await?.pop().ok_or(Error::Internal)?;
+    app.metrics.retry.runs.inc_by(u64::from(submitted.is_new));
     time_out(app, &submitted, options.as_ref()).await?;
     audit::of_run(app, caller, "run.retry", &record, &format!("as {}", submitted.run)).await?;
     Ok(submitted)

@@ -11,6 +11,10 @@ use crate::{App, Error};
 
 /// Puts one run to sleep.
 pub async fn one(app: &App, caller: &Caller, run: RunId, report: SleepRun) -> Result<Outcome, Error> {
+    app.metrics.sleep.timed(held(app, caller, run, report)).await
+}
+
+async fn held(app: &App, caller: &Caller, run: RunId, report: SleepRun) -> Result<Outcome, Error> {
     caller.has(Scope::Worker)?;
     let lease = open_lease(app, caller, run, &report.lease).await?;
     let due = match (report.ms, report.until) {
@@ -19,9 +23,8 @@ pub async fn one(app: &App, caller: &Caller, run: RunId, report: SleepRun) -> Re
         (Some(_), None) | (None, Some(_)) => return Err(Error::Invalid("a run can sleep at most 100 years".into())),
         (Some(_), Some(_)) | (None, None) => return Err(Error::Invalid("give ms or until: one of them".into())),
     };
-    app.metrics.sleep.calls.inc();
-    app.metrics.sleep.runs.inc();
-    let changes = app.store.sleep(vec![(lease, due)]).await?;
+    let changes = app.metrics.sleep.at_store(app.store.sleep(vec![(lease, due)])).await?;
+    app.metrics.sleep.did(&changes.verdicts);
     app.after().changed([run].into_iter(), &changes);
     settle(app, run, changes.verdicts[0]).await
 }

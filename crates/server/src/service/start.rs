@@ -19,9 +19,9 @@ pub(crate) fn coalescer(
     Coalescer::start(batch_max, None, move |leases: Vec<LeaseRef>| {
         let (store, metrics) = (store.clone(), metrics.clone());
         async move {
-            metrics.start.calls.inc();
-            metrics.start.runs.inc_by(leases.len() as u64);
-            Ok(store.start(leases).await?)
+            let verdicts = metrics.start.at_store(store.start(leases)).await?;
+            metrics.start.did(&verdicts);
+            Ok(verdicts)
         }
     })
 }
@@ -35,12 +35,15 @@ pub async fn many(
     caller.has(Scope::Worker)?;
     let leases = open_leases(app, caller, leases, |lease| lease).await;
     let leases = leases.into_iter().map(|(run, lease)| (run, lease.map(|(lease, _)| lease))).collect();
-    super::each(app, leases, |leases| app.starts.call(leases)).await
+    app.metrics.start.timed_each(super::each(app, leases, |leases| app.starts.call(leases))).await
 }
 
 /// Starts one run.
 pub async fn one(app: &App, caller: &Caller, run: RunId, lease: &str) -> Result<Outcome, Error> {
-    caller.has(Scope::Worker)?;
-    let verdict = app.starts.call_one(open_lease(app, caller, run, lease).await?).await?;
-    settle(app, run, verdict).await
+    let starting = async {
+        caller.has(Scope::Worker)?;
+        let verdict = app.starts.call_one(open_lease(app, caller, run, lease).await?).await?;
+        settle(app, run, verdict).await
+    };
+    app.metrics.start.timed(starting).await
 }

@@ -52,7 +52,6 @@ async fn to_store(
     metrics: &Metrics,
     submissions: Vec<Submission>,
 ) -> Result<Vec<Answered>, Error> {
-    metrics.submit.calls.inc();
     let runs: usize = submissions.iter().map(|submission| submission.runs.len()).sum();
     let offer = match runs <= HANDED_OUT_MAX {
         true => lane_to_offer(&submissions).and_then(|lane| dispatcher.offer(lane)),
@@ -60,7 +59,7 @@ async fn to_store(
     };
     let (answers, handed_out) = match offer {
         Some(offer) => with_offer(store, metrics, submissions, offer, runs).await?,
-        None => (store.submit(submissions).await?, vec![]),
+        None => (metrics.submit.at_store(store.submit(submissions)).await?, vec![]),
     };
     let taken = answers.iter().flatten().flatten().filter(|submitted| submitted.is_new).count();
     metrics.submit.runs.inc_by(taken as u64);
@@ -90,7 +89,7 @@ async fn with_offer(
     runs: usize,
 ) -> Result<(Vec<SubmitAnswer>, Vec<RunId>), Error> {
     metrics.claim.calls.inc();
-    match store.submit_and_claim(submissions, offer.request(runs)).await {
+    match metrics.submit.at_store(store.submit_and_claim(submissions, offer.request(runs))).await {
         Ok((answers, claimed)) => {
             let claimed = claimed.unwrap_or_default();
             let handed_out = claimed.claimed.iter().map(|claimed| claimed.run).collect();
@@ -111,6 +110,10 @@ pub async fn one(app: &App, caller: &Caller, run: SubmitRun) -> Result<Submitted
 
 /// Takes in many runs: all, or none.
 pub async fn many(app: &App, caller: &Caller, runs: Vec<SubmitRun>) -> Result<Vec<Submitted>, Error> {
+    app.metrics.submit.timed(all_or_none(app, caller, runs)).await
+}
+
+async fn all_or_none(app: &App, caller: &Caller, runs: Vec<SubmitRun>) -> Result<Vec<Submitted>, Error> {
     caller.has(Scope::Submit)?;
     if runs.is_empty() || runs.len() > BATCH_RUNS_MAX {
         return Err(Error::Invalid(format!("a batch has 1 to {BATCH_RUNS_MAX} runs, not {}", runs.len())));

@@ -133,6 +133,8 @@ pub struct Settings {
     pub metrics_key: Option<String>,
     /// Where lines of the audit log go besides the database: `file:/path`, `syslog`, or `syslog://host:port`.
     pub audit_sink: Option<String>,
+    /// A line of the log for each request.
+    pub request_log: bool,
     /// Connections at once.
     pub connections_max: usize,
     /// Connections at once from one address. A new one takes the place of the oldest that is idle.
@@ -335,6 +337,7 @@ impl Default for Settings {
             unauthenticated_per_second: 1_000,
             metrics_key: None,
             audit_sink: None,
+            request_log: true,
             connections_max: 10_000,
             connections_per_address_max: 8_000,
             requests_per_address_max: 20_000,

@@ -18,6 +18,7 @@ mod leases;
 mod limits;
 mod lossy_store;
 mod matrix;
+mod metrics;
 mod namespaces;
 mod operations;
 mod payloads;

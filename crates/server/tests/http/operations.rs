@@ -89,14 +89,15 @@ async fn metrics_can_be_parsed_and_count(on: On) {
     assert!(text.ends_with("# EOF\n"));
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let (name, value) = line.rsplit_once(' ').unwrap();
-        assert!(name.starts_with("baton_") && value.parse::<f64>().is_ok(), "{line}");
+        let is_ours = name.starts_with("baton_") || name.starts_with("process_");
+        assert!(is_ours && value.parse::<f64>().is_ok(), "{line}");
     }
     for (name, expected) in [("submit", 1), ("claim", 1), ("complete", 1), ("fail", 0)] {
         assert_eq!(server.metric(&format!("baton_{name}_total")).await, expected, "{name}");
     }
     let routed = r#"baton_http_requests_total{method="GET",route="/api/v1/runs/{id}",status="404"} 1"#;
     assert!(text.contains(routed), "by route, not by path:\n{text}");
-    assert!(server.metric("baton_store_statements").await > 0);
+    assert!(server.metric("baton_store_statements_total").await > 0);
     assert!(server.metric("baton_connections").await >= 1);
     assert_eq!(server.metric("baton_polls_waiting").await, 0);
 }

@@ -51,10 +51,10 @@ use crate::decide::Act;
 use crate::memory::NO_LEASE;
 use crate::{
     Asked, Attempt, AuditEntry, AuditRecord, Beat, BeatAnswer, Changes, ClaimAnswer, ClaimRequest, Claimed, Clock,
-    Completion, Depth, Due, Expired, Hints, Idempotency, Key, Lane, LaneId, LaneName, LeaseRef, Look, NewKey,
-    NewWorker, Page, Queue, QueueChange, QueueId, Registered, Retained, Rotation, RunFilter, RunRecord, SecretsChange,
-    SettingChange, Store, StoreError, StoreResult, StoredSecrets, StoredSetting, Submission, SubmitAnswer, Submitted,
-    Verdict, Woken, Worker, WorkerChange, WorkerFilter, WorkerStatus,
+    Completion, Connections, Depth, Due, Expired, Hints, Idempotency, Key, Lane, LaneId, LaneName, LeaseRef, Look,
+    NewKey, NewWorker, Page, Queue, QueueChange, QueueId, Registered, Retained, Rotation, RunFilter, RunRecord,
+    SecretsChange, SettingChange, Store, StoreError, StoreResult, StoredSecrets, StoredSetting, Submission,
+    SubmitAnswer, Submitted, Verdict, Woken, Worker, WorkerChange, WorkerFilter, WorkerStatus,
 };
 use address::Address;
 use connect::Target;
@@ -162,6 +162,10 @@ impl Store for PostgresStore {
 
     fn statements(&self) -> u64 {
         self.database.statements()
+    }
+
+    fn connections(&self) -> Option<Connections> {
+        Some(self.database.connections())
     }
 
     async fn now(&self) -> StoreResult<Millis> {

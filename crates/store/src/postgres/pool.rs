@@ -21,7 +21,7 @@ use tokio_postgres::{Config, Row};
 use super::connect::{ConnectError, Manager, Target};
 use super::home::Home;
 use super::params::Param;
-use crate::{Clock, StoreError, StoreResult};
+use crate::{Clock, Connections, StoreError, StoreResult};
 
 type Pool = managed::Pool<Manager>;
 type PoolError = managed::PoolError<ConnectError>;
@@ -205,6 +205,12 @@ impl Database {
 
     pub(super) fn statements(&self) -> u64 {
         self.statements.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn connections(&self) -> Connections {
+        let status = self.pool.status();
+        let idle = status.available.min(status.size);
+        Connections { in_use: status.size - idle, idle, max: status.max_size, waiting: status.waiting }
     }
 
     pub(super) fn close(&self) {

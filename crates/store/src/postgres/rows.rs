@@ -97,6 +97,7 @@ pub(super) fn claimed(row: &Row, slot: usize) -> Outcome<Claimed> {
         attempt: row.try_get::<_, i32>("failures")? as u32 + 1,
         priority: row.try_get::<_, i16>("priority")? as u8,
         submitted_at: row.try_get("submitted_at")?,
+        waited_ms: row.try_get("waited_ms")?,
         timeout_at: row.try_get("timeout_at")?,
         key: row.try_get("key")?,
         input: Bytes::from(row.try_get::<_, Vec<u8>>("input")?),

@@ -186,6 +186,7 @@ impl Taken {
             attempt: 1,
             priority: run.priority,
             submitted_at: self.submitted.submitted_at,
+            waited_ms: 0,
             timeout_at: self.timeout_at,
             key: None,
             input: run.input.clone(),

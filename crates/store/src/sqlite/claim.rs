@@ -124,6 +124,7 @@ struct Candidate {
     preferred: Option<String>,
     /// Bytes of its input.
     size: u64,
+    due_at: Millis,
 }
 
 /// A worker that was looked at.
@@ -194,6 +195,7 @@ impl Claim<'_> {
                     affinity: row.get(8)?,
                     preferred: None,
                     size: u64::from(row.get::<_, u32>(9)?),
+                    due_at: row.get(10)?,
                 })
             })?;
             if found.len() as u64 > wanted {
@@ -421,6 +423,7 @@ impl Claim<'_> {
             attempt: candidate.failures + 1,
             priority: candidate.priority,
             submitted_at,
+            waited_ms: now - candidate.due_at,
             timeout_at,
             key: candidate.key.clone(),
             input,

@@ -36,6 +36,7 @@ pub(super) fn claimed(
             timeout_at: row.get(6)?,
             key: row.get(7)?,
             input: rows::bytes(row, 8)?,
+            waited_ms: row.get(9)?,
         })
     })
 }

@@ -79,6 +79,8 @@ pub struct Claimed {
     pub priority: u8,
     /// When it was submitted.
     pub submitted_at: Millis,
+    /// How long it had been due when it was claimed.
+    pub waited_ms: Millis,
     /// When this attempt times out, if it has a timeout.
     pub timeout_at: Option<Millis>,
     /// Its key, if any.

@@ -81,7 +81,7 @@ impl Usage {
         };
         Ok(Usage {
             cpu_seconds: cpu_seconds(server.pid())?,
-            statements: metric(&server.target, "baton_store_statements").await?,
+            statements: metric(&server.target, "baton_store_statements_total").await?,
             transactions,
         })
     }

@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use super::checksum::{ALGORITHMS, Checksum};
 use super::{Piece, Upload, UploadError, UploadId, Uploads};
 use crate::Error;
+use crate::answers::Answer;
 use crate::artifacts::error::StorageError;
 use crate::artifacts::place::Source;
 
@@ -169,7 +170,8 @@ impl IntoResponse for UploadError {
             UploadError::WrongVersion => (StatusCode::PRECONDITION_FAILED, "upload_version"),
             UploadError::WrongType => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "upload_type"),
         };
-        let mut response = (status, Json(Problem { error: self.to_string(), code: code.into() })).into_response();
+        let (error, code, request_id) = (self.to_string(), code.into(), Answer::current_request_id());
+        let mut response = (status, Json(Problem { error, code, request_id })).into_response();
         let fields = response.headers_mut();
         fields.insert("tus-resumable", HeaderValue::from_static(VERSION));
         match self {

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use baton_proto::v1;
 use tokio::time::Instant;
 use tonic::Streaming;
+use tracing::Instrument;
 
 use super::layer::Authenticated;
 use crate::App;
@@ -33,11 +34,12 @@ pub(super) fn open(
     let outbox = Arc::new(outbox::Outbox::default());
     let outgoing = Outgoing::new(outbox.clone());
     // A task of its own: what it has begun it brings to its end, also when the connection is gone.
-    tokio::spawn(async move {
+    let running = async move {
         app.metrics.streams.inc();
         let end = session::run(&app, who, requests, deadline, &outbox).await;
         outbox.end(end);
         app.metrics.streams.dec();
-    });
+    };
+    tokio::spawn(running.in_current_span());
     outgoing
 }

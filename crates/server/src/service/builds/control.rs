@@ -7,21 +7,25 @@ use baton_store::{Idempotency, Scope, Verdict};
 use super::submit::{Wanted, take_in};
 use super::{Reader, logs, status_of, visible};
 use crate::service::cancel::tell_holder;
-use crate::service::{audit, check_name, settle};
+use crate::service::{audit, check_name, settle_any};
 use crate::{App, Error};
 
 /// Cancels a build: at once when nobody has it, otherwise its builder is told and has a grace time.
 pub async fn cancel(app: &App, reader: &Reader<'_>, id: &str) -> Result<CancelledBuild, Error> {
+    app.metrics.cancel.timed(cancel_visible(app, reader, id)).await
+}
+
+async fn cancel_visible(app: &App, reader: &Reader<'_>, id: &str) -> Result<CancelledBuild, Error> {
     let found = visible(app, reader, Scope::Submit, id).await?;
     let run = found.record.id;
-    app.metrics.cancel.calls.inc();
-    app.metrics.cancel.runs.inc();
-    let changes = app.store.cancel(vec![run], app.current().cancel_grace_ms as Millis).await?;
+    let cancel = &app.metrics.cancel;
+    let changes = cancel.at_store(app.store.cancel(vec![run], app.current().cancel_grace_ms as Millis)).await?;
+    cancel.did(&changes.verdicts);
     if let Verdict::Done { state: State::Cancelled, .. } = changes.verdicts[0] {
         logs::note(app, run, "Build cancelled".into()).await;
     }
     app.after().changed([run].into_iter(), &changes);
-    let outcome = settle(app, run, changes.verdicts[0]).await?;
+    let outcome = settle_any(app, run, changes.verdicts[0]).await?;
     tell_holder(app, run, outcome).await?;
     let namespace = &found.build.submitted.namespace;
     audit::write(app, reader.actor(), "build.cancel", id, outcome.state.as_str(), Some(namespace)).await?;
@@ -30,6 +34,10 @@ pub async fn cancel(app: &App, reader: &Reader<'_>, id: &str) -> Result<Cancelle
 
 /// Makes a new build of the same source. The old one stays as it is.
 pub async fn retry(app: &App, reader: &Reader<'_>, id: &str, key: Option<&str>) -> Result<SubmittedBuild, Error> {
+    app.metrics.retry.timed(retry_visible(app, reader, id, key)).await
+}
+
+async fn retry_visible(app: &App, reader: &Reader<'_>, id: &str, key: Option<&str>) -> Result<SubmittedBuild, Error> {
     key.map_or(Ok(()), |key| check_name("Idempotency-Key", key))?;
     let found = visible(app, reader, Scope::Submit, id).await?;
     let (run, namespace) = (found.record.id, found.build.submitted.namespace.clone());

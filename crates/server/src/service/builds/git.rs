@@ -293,7 +293,7 @@ pub async fn result(app: &App, caller: &Caller, id: &str, result: GitResult) -> 
     let changes = match failed {
         false => {
             let output = output_of(&result).map(Into::into);
-            app.store.complete(vec![baton_store::Completion { lease, output }]).await?
+            app.metrics.complete.at_store(app.store.complete(vec![baton_store::Completion { lease, output }])).await?
         }
         true => {
             let failure = baton_core::Failure {
@@ -303,10 +303,12 @@ pub async fn result(app: &App, caller: &Caller, id: &str, result: GitResult) -> 
                 retryable: false,
                 not_before: None,
             };
-            app.store.fail(vec![(lease, failure)], app.entropy.die()).await?
+            app.metrics.fail.at_store(app.store.fail(vec![(lease, failure)], app.entropy.die())).await?
         }
     };
     crash::point("complete.written");
+    let verb = if failed { &app.metrics.fail } else { &app.metrics.complete };
+    verb.did(&changes.verdicts);
     if let Verdict::Done { .. } = changes.verdicts[0] {
         // Before anybody hears of the end: whoever follows the log reads until then.
         match failed {

@@ -14,7 +14,7 @@ use super::holder::{self, Proof, ended_or_lost};
 use super::{Found, logs};
 use crate::artifacts::{Sha256Sum, Source, Terms, UploadId};
 use crate::auth::Caller;
-use crate::service::message;
+use crate::service::{count_stale, message};
 use crate::{App, Error, crash};
 
 /// What became of a file that came as a result.
@@ -294,6 +294,10 @@ async fn same(app: &App, found: &Found, sum: Sha256Sum) -> Result<Received, Erro
 
 /// Completes a build, with the file that came out of it if there is one.
 pub async fn complete(app: &App, proof: &Proof<'_>, id: &str, received: Option<Received>) -> Result<(), Error> {
+    app.metrics.complete.timed(complete_held(app, proof, id, received)).await
+}
+
+async fn complete_held(app: &App, proof: &Proof<'_>, id: &str, received: Option<Received>) -> Result<(), Error> {
     let received = match received {
         Some(Received::Draft(draft)) => Some(bind(app, proof, id, draft).await?),
         other => other,
@@ -308,11 +312,11 @@ pub async fn complete(app: &App, proof: &Proof<'_>, id: &str, received: Option<R
         let sum: Sha256Sum = file.stored.sha256;
         Bytes::from(json!({"size": file.stored.size, "sha256": sum.to_string()}).to_string())
     });
-    app.metrics.complete.calls.inc();
     begun(app, &found, lease).await?;
     crash::point("complete.begun");
-    let changes = app.store.complete(vec![Completion { lease, output }]).await?;
+    let changes = app.metrics.complete.at_store(app.store.complete(vec![Completion { lease, output }])).await?;
     crash::point("complete.written");
+    app.metrics.complete.did(&changes.verdicts);
     if let Verdict::Done { .. } = changes.verdicts[0] {
         // Before anybody hears of the end: whoever follows the log reads until then.
         logs::note(app, lease.run, "Build completed successfully".into()).await;
@@ -320,13 +324,13 @@ pub async fn complete(app: &App, proof: &Proof<'_>, id: &str, received: Option<R
     app.after().changed([lease.run].into_iter(), &changes);
     match changes.verdicts[0] {
         Verdict::Done { .. } => {
-            app.metrics.complete.runs.inc();
             ended(app, &found, true).await;
             crash::point("complete.counted");
             Ok(())
         }
         Verdict::Refused(baton_core::Refused::AlreadyDone) => repeated(app, id, file).await,
         Verdict::Refused(_) | Verdict::Unknown => {
+            count_stale(app, changes.verdicts[0]);
             discard(app, file).await;
             Err(ended_or_lost(&super::find(app, id).await?))
         }
@@ -351,17 +355,20 @@ pub async fn discard(app: &App, file: Option<File>) {
 
 /// Fails a build for good: whoever built it says that it does not work.
 pub async fn fail(app: &App, proof: &Proof<'_>, id: &str, error: &str) -> Result<(), Error> {
+    app.metrics.fail.timed(fail_held(app, proof, id, error)).await
+}
+
+async fn fail_held(app: &App, proof: &Proof<'_>, id: &str, error: &str) -> Result<(), Error> {
     let (found, lease) = ending_lease(app, proof, id).await?;
     let failure =
         Failure { reason: Reason::Error, code: None, message: message(error), retryable: false, not_before: None };
-    app.metrics.fail.calls.inc();
     begun(app, &found, lease).await?;
-    let changes = app.store.fail(vec![(lease, failure)], app.entropy.die()).await?;
+    let changes = app.metrics.fail.at_store(app.store.fail(vec![(lease, failure)], app.entropy.die())).await?;
     if let Verdict::Done { .. } = changes.verdicts[0] {
         logs::complain(app, lease.run, format!("Build failed: {}", message(error))).await;
     }
+    app.metrics.fail.did(&changes.verdicts);
     if settle(app, &found, lease, &changes).await? {
-        app.metrics.fail.runs.inc();
         ended(app, &found, false).await;
     }
     Ok(())
@@ -369,9 +376,13 @@ pub async fn fail(app: &App, proof: &Proof<'_>, id: &str, error: &str) -> Result
 
 /// Puts a build back that its builder cannot finish.
 pub async fn abandon(app: &App, proof: &Proof<'_>, id: &str, reason: &str) -> Result<(), Error> {
+    app.metrics.give_back.timed(abandon_held(app, proof, id, reason)).await
+}
+
+async fn abandon_held(app: &App, proof: &Proof<'_>, id: &str, reason: &str) -> Result<(), Error> {
     let (found, lease) = holder::known_lease(app, proof, id).await?;
-    app.metrics.give_back.calls.inc();
-    let changes = app.store.give_back(vec![(lease, message(reason))]).await?;
+    let changes = app.metrics.give_back.at_store(app.store.give_back(vec![(lease, message(reason))])).await?;
+    app.metrics.give_back.did(&changes.verdicts);
     settle(app, &found, lease, &changes).await?;
     logs::note(app, lease.run, format!("Build given back by its worker: {reason}")).await;
     Ok(())
@@ -384,6 +395,7 @@ async fn settle(app: &App, found: &Found, lease: LeaseRef, changes: &Changes) ->
         Verdict::Done { .. } => Ok(true),
         Verdict::Refused(baton_core::Refused::AlreadyDone) => Ok(false),
         Verdict::Refused(_) | Verdict::Unknown => {
+            count_stale(app, changes.verdicts[0]);
             Err(ended_or_lost(&super::find(app, &found.record.id.to_string()).await?))
         }
     }

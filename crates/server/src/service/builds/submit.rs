@@ -130,6 +130,10 @@ pub(super) struct Wanted {
 
 /// Puts a build into the store, with room taken in its queue, and wakes whoever waits for it.
 pub(super) async fn take_in(app: &App, wanted: Wanted) -> Result<SubmittedBuild, Error> {
+    app.metrics.submit.timed(put_in(app, wanted)).await
+}
+
+async fn put_in(app: &App, wanted: Wanted) -> Result<SubmittedBuild, Error> {
     let Wanted { build, priority, idempotency, input, retry_of } = wanted;
     let name = LaneName { namespace: build.namespace.clone(), queue: QUEUE.to_owned(), kind: build.platform.clone() };
     let lane = app.lanes.get(vec![name]).await?[0];
@@ -163,18 +167,17 @@ pub(super) async fn take_in(app: &App, wanted: Wanted) -> Result<SubmittedBuild,
         at: None,
     };
     let platform = build.platform.clone();
-    app.metrics.submit.calls.inc();
-    let submitted: Submitted =
-        app.store.submit_build(run, app.entropy.bits(), build, Some(line)).await?.map_err(|refused| match refused {
-            BuildRefused::KeyReused => Error::KeyReused,
-            BuildRefused::FileMissing(_) => {
-                Error::NotFound { what: "file", id: "that was uploaded; send it again".into() }
-            }
-        })?;
+    let submitting = app.store.submit_build(run, app.entropy.bits(), build, Some(line));
+    let submitting = app.metrics.submit.at_store(submitting);
+    let submitted: Submitted = submitting.await?.map_err(|refused| match refused {
+        BuildRefused::KeyReused => Error::KeyReused,
+        BuildRefused::FileMissing(_) => Error::NotFound { what: "file", id: "that was uploaded; send it again".into() },
+    })?;
     crash::point("submit.written");
     drop(admission);
     if submitted.is_new {
         app.metrics.submit.runs.inc();
+        app.metrics.retry.runs.inc_by(u64::from(retry_of.is_some()));
         app.after().wake(&Woken { lanes: vec![lane.lane], later: vec![], relatives: false });
     }
     let state = match submitted.is_new {

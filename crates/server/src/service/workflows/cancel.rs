@@ -3,7 +3,7 @@
 use baton_core::{Millis, RunId, State};
 use baton_store::{MessageKind, NewMessage, RunRecord, Scope, Verdict};
 
-use super::super::{audit, cancel, settle, visible};
+use super::super::{audit, cancel, settle_any, visible};
 use super::signal::SUCCESSORS_MAX;
 use super::start::set_deadline;
 use super::{invalid, never_begun, signal};
@@ -23,6 +23,15 @@ pub async fn one(app: &App, caller: &Caller, run: RunId, grace_ms: Option<Millis
 
 /// As [`one`], for what cancels by rules that are on record already. Returns the run that it was about, too.
 pub(crate) async fn unaudited(
+    app: &App,
+    caller: &Caller,
+    run: RunId,
+    grace_ms: Option<Millis>,
+) -> Result<(RunRecord, State), Error> {
+    app.metrics.cancel.timed(followed(app, caller, run, grace_ms)).await
+}
+
+async fn followed(
     app: &App,
     caller: &Caller,
     run: RunId,
@@ -86,12 +95,11 @@ async fn at_once(app: &App, run: RunId) -> Result<State, Error> {
 }
 
 async fn by_the_kernel(app: &App, run: RunId, grace_ms: Millis) -> Result<State, Error> {
-    app.metrics.cancel.calls.inc();
-    app.metrics.cancel.runs.inc();
-    let changes = app.store.cancel(vec![run], grace_ms).await?;
+    let changes = app.metrics.cancel.at_store(app.store.cancel(vec![run], grace_ms)).await?;
+    app.metrics.cancel.did(&changes.verdicts);
     app.after().changed([run].into_iter(), &changes);
     let verdict: Verdict = *changes.verdicts.first().ok_or(Error::Internal)?;
-    let outcome = settle(app, run, verdict).await?;
+    let outcome = settle_any(app, run, verdict).await?;
     cancel::tell_holder(app, run, outcome).await?;
     Ok(outcome.state)
 }

@@ -60,8 +60,7 @@ pub async fn many(
     if new.is_empty() {
         return Ok(answers);
     }
-    app.metrics.submit.calls.inc();
-    let outcomes = app.store.start_children(new).await?;
+    let outcomes = app.metrics.submit.at_store(app.store.start_children(new)).await?;
     drop(admissions);
     let mut woken = Woken::default();
     for ((index, lease, position, name, lane, timeout_ms), outcome) in good.into_iter().zip(outcomes) {

@@ -28,8 +28,8 @@ pub async fn one(app: &App, lease: LeaseRef, input: Bytes) -> Result<Submitted, 
         retry_of: None,
         input,
     };
-    app.metrics.complete.calls.inc();
-    let mut answer = app.store.continue_as_new(lease, next, app.entropy.bits()).await?;
+    let continuing = app.store.continue_as_new(lease, next, app.entropy.bits());
+    let mut answer = app.metrics.complete.at_store(continuing).await?;
     let Some(next) = answer.next else {
         settle_lease(app, run, answer.verdict).await?;
         return Err(Error::LeaseLost);
@@ -37,6 +37,7 @@ pub async fn one(app: &App, lease: LeaseRef, input: Bytes) -> Result<Submitted, 
     if next.is_new {
         app.metrics.complete.runs.inc();
         app.metrics.submit.runs.inc();
+        app.metrics.queues.let_go(run, true);
         note(&mut answer.woken, lane.lane, &next);
     }
     let after = app.after();

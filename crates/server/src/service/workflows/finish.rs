@@ -1,11 +1,12 @@
 //! The ends of a lease: complete, fail, cancelled, give back. The kernel's verbs, in the words of workflows.
 
 use baton_core::{Failure, Millis, Reason, RunId, State, retry};
-use baton_store::{Completion, LeaseRef, Verdict};
+use baton_store::{Changes, Completion, LeaseRef, StoreResult, Verdict};
 
 use super::super::{check_text, message, payloads};
 use super::{in_field, invalid, settle_lease};
 use crate::app::RESULT_BATCH;
+use crate::verb_metrics::Verb;
 use crate::{App, Error};
 
 /// What a worker says of an attempt that failed.
@@ -24,7 +25,9 @@ pub struct Failed {
 /// Completes runs; one answer for each.
 pub async fn complete(app: &App, done: Vec<Completion>) -> Result<Vec<Result<State, Error>>, Error> {
     let run = |done: &Completion| done.lease.run;
-    payloads::keep_each(app, done, run, |done| done.output.as_mut(), async |done| complete_kept(app, done).await).await
+    let keeping =
+        payloads::keep_each(app, done, run, |done| done.output.as_mut(), async |done| complete_kept(app, done).await);
+    app.metrics.complete.timed_each(keeping).await
 }
 
 async fn complete_kept(app: &App, done: Vec<Completion>) -> Result<Vec<Result<State, Error>>, Error> {
@@ -60,32 +63,41 @@ pub fn failure(failed: Failed, now: Millis) -> Result<Failure, Error> {
 
 /// Fails attempts; one answer for each.
 pub async fn fail(app: &App, failed: Vec<(LeaseRef, Failure)>) -> Result<Vec<Result<State, Error>>, Error> {
-    let runs: Vec<_> = failed.iter().map(|(lease, _)| lease.run).collect();
-    app.metrics.fail.calls.inc();
-    app.metrics.fail.runs.inc_by(runs.len() as u64);
-    let changes = app.store.fail(failed, app.entropy.die()).await?;
-    app.after().changed(runs.iter().copied(), &changes);
-    settled(app, runs, changes.verdicts).await
+    let fail = &app.metrics.fail;
+    fail.timed_each(end(app, fail, runs(&failed), app.store.fail(failed, app.entropy.die()))).await
 }
 
 /// Ends runs whose workflows have cleaned up after they were cancelled; one answer for each.
 pub async fn cancelled(app: &App, leases: Vec<(LeaseRef, String)>) -> Result<Vec<Result<State, Error>>, Error> {
-    let runs: Vec<_> = leases.iter().map(|(lease, _)| lease.run).collect();
-    app.metrics.cancel.calls.inc();
-    app.metrics.cancel.runs.inc_by(runs.len() as u64);
-    let leases = leases.into_iter().map(|(lease, text)| (lease, message(&text))).collect();
-    let changes = app.store.cancelled(leases).await?;
-    app.after().changed(runs.iter().copied(), &changes);
-    settled(app, runs, changes.verdicts).await
+    let cancel = &app.metrics.cancel;
+    let (runs, leases) = (runs(&leases), worded(leases));
+    cancel.timed_each(end(app, cancel, runs, app.store.cancelled(leases))).await
 }
 
 /// Gives runs back; one answer for each.
 pub async fn give_back(app: &App, leases: Vec<(LeaseRef, String)>) -> Result<Vec<Result<State, Error>>, Error> {
-    let runs: Vec<_> = leases.iter().map(|(lease, _)| lease.run).collect();
-    app.metrics.give_back.calls.inc();
-    app.metrics.give_back.runs.inc_by(runs.len() as u64);
-    let leases = leases.into_iter().map(|(lease, text)| (lease, message(&text))).collect();
-    let changes = app.store.give_back(leases).await?;
+    let give_back = &app.metrics.give_back;
+    let (runs, leases) = (runs(&leases), worded(leases));
+    give_back.timed_each(end(app, give_back, runs, app.store.give_back(leases))).await
+}
+
+fn runs<T>(leases: &[(LeaseRef, T)]) -> Vec<RunId> {
+    leases.iter().map(|(lease, _)| lease.run).collect()
+}
+
+fn worded(leases: Vec<(LeaseRef, String)>) -> Vec<(LeaseRef, String)> {
+    leases.into_iter().map(|(lease, text)| (lease, message(&text))).collect()
+}
+
+/// Ends leases, and tells whom it concerns.
+async fn end(
+    app: &App,
+    verb: &Verb,
+    runs: Vec<RunId>,
+    ending: impl Future<Output = StoreResult<Changes>>,
+) -> Result<Vec<Result<State, Error>>, Error> {
+    let changes = verb.at_store(ending).await?;
+    verb.did(&changes.verdicts);
     app.after().changed(runs.iter().copied(), &changes);
     settled(app, runs, changes.verdicts).await
 }

@@ -19,7 +19,7 @@ pub mod suspend;
 use baton_core::{Refused, RunId, State};
 use baton_store::{LaneName, POSITIONS_MAX, StepKind, Verdict};
 
-use super::{Outcome, check_name, settle};
+use super::{Outcome, check_name, count_stale, settle};
 use crate::{App, Error};
 
 /// Stands before the version in the type of a pinned run.
@@ -45,7 +45,7 @@ pub(crate) fn in_field(field: &'static str, error: Error) -> Error {
 
 /// What a refusal means to the holder of a lease. A run that has ended has no lease any more, whatever it ended as.
 pub(crate) fn refused(app: &App, refused: Refused) -> Error {
-    app.metrics.lease_refusals.inc();
+    count_stale(app, Verdict::Refused(refused));
     match refused {
         Refused::StaleLease | Refused::NotHeld | Refused::Ended | Refused::AlreadyDone => Error::LeaseLost,
         Refused::Cancelling => Error::Cancelling,

@@ -13,6 +13,10 @@ pub async fn one(app: &App, caller: &Caller, run: RunId, from_start: bool) -> Re
     if from_start {
         return retry::one(app, caller, run, None).await;
     }
+    app.metrics.retry.timed(after_completed(app, caller, run)).await
+}
+
+async fn after_completed(app: &App, caller: &Caller, run: RunId) -> Result<Submitted, Error> {
     let record = visible(app, caller, Scope::Submit, run).await?;
     let again = retry::again(app, record.clone(), None)?;
     // A run that has ended remembers nothing new, so what is read here stays true.
@@ -24,10 +28,10 @@ pub async fn one(app: &App, caller: &Caller, run: RunId, from_start: bool) -> Re
     payloads::reuse(app, &again.input).await?;
     let (lane, options) = (again.lane, again.options.clone());
     let admission = submit::admit_one(app, &again).await?;
-    app.metrics.submit.calls.inc();
-    let submitted = app.store.retry_from(run, again, app.entropy.bits()).await?;
+    let submitted = app.metrics.retry.at_store(app.store.retry_from(run, again, app.entropy.bits())).await?;
     drop(admission);
     retry::time_out(app, &submitted, options.as_ref()).await?;
+    app.metrics.retry.runs.inc();
     app.metrics.submit.runs.inc();
     let mut woken = Woken::default();
     note(&mut woken, lane.lane, &submitted);

@@ -21,6 +21,17 @@ pub async fn one(
     payload: Bytes,
     key: Option<String>,
 ) -> Result<i64, Error> {
+    app.metrics.message.timed(checked(app, caller, run, name, payload, key)).await
+}
+
+async fn checked(
+    app: &App,
+    caller: &Caller,
+    run: RunId,
+    name: String,
+    payload: Bytes,
+    key: Option<String>,
+) -> Result<i64, Error> {
     check_field("name", &name)?;
     key.as_deref().map_or(Ok(()), |key| check_field("idempotency_key", key))?;
     payloads::check(app, &payload)?;
@@ -38,10 +49,10 @@ pub async fn one(
 
 /// Leaves a message, with the run that goes on in the place of another if need be. No number: the run has ended.
 pub(super) async fn leave(app: &App, mut message: NewMessage) -> Result<(Option<i64>, RunId), Error> {
-    app.metrics.message.calls.inc();
     for _ in 0..SUCCESSORS_MAX {
         let run = message.run;
-        let (mut answers, woken) = app.store.leave_messages(vec![message.clone()]).await?;
+        let (mut answers, woken) =
+            app.metrics.message.at_store(app.store.leave_messages(vec![message.clone()])).await?;
         match answers.pop().ok_or(Error::Internal)? {
             MessageAnswer::Left(number) => {
                 app.metrics.message.runs.inc();

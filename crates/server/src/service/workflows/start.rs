@@ -47,6 +47,10 @@ pub struct Start {
 
 /// Starts a workflow.
 pub async fn one(app: &App, caller: &Caller, start: Start) -> Result<Submitted, Error> {
+    app.metrics.submit.timed(taken_in(app, caller, start)).await
+}
+
+async fn taken_in(app: &App, caller: &Caller, start: Start) -> Result<Submitted, Error> {
     caller.has(Scope::Submit)?;
     check(app, &start)?;
     caller.may(Scope::Submit, &start.namespace)?;

@@ -40,9 +40,10 @@ pub(crate) fn coalescer(
     Coalescer::start(batch_max, None, move |writes: Vec<StepWrite>| {
         let (store, metrics) = (store.clone(), metrics.clone());
         async move {
-            metrics.write_steps.calls.inc();
-            metrics.write_steps.runs.inc_by(writes.len() as u64);
-            Ok(store.write_steps(writes).await?)
+            let answers = metrics.write_steps.at_store(store.write_steps(writes)).await?;
+            let is_new = |answer: &&StepAnswer| matches!(answer, StepAnswer::Remembered { existed: false, .. });
+            metrics.write_steps.runs.inc_by(answers.iter().filter(is_new).count() as u64);
+            Ok(answers)
         }
     })
 }
@@ -158,7 +159,11 @@ pub async fn one(app: &App, write: StepWrite) -> Result<Remembered, Error> {
 }
 
 /// Carries out writes; one answer for each.
-pub async fn many(app: &App, mut writes: Vec<StepWrite>) -> Result<Vec<Result<Remembered, Error>>, Error> {
+pub async fn many(app: &App, writes: Vec<StepWrite>) -> Result<Vec<Result<Remembered, Error>>, Error> {
+    app.metrics.write_steps.timed_each(each_held(app, writes)).await
+}
+
+async fn each_held(app: &App, mut writes: Vec<StepWrite>) -> Result<Vec<Result<Remembered, Error>>, Error> {
     let sent: Vec<_> = writes.iter_mut().map(|write| output(write).cloned()).collect();
     let mut answers =
         payloads::keep_each(app, writes, |write| write.lease.run, output, async |writes| write(app, writes).await)

@@ -32,9 +32,14 @@ pub(crate) fn coalescer(
     Coalescer::start(batch_max, None, move |suspensions: Vec<Suspension>| {
         let (store, metrics, after) = (store.clone(), metrics.clone(), after.clone());
         async move {
-            metrics.suspend.calls.inc();
-            metrics.suspend.runs.inc_by(suspensions.len() as u64);
-            let (answers, woken) = store.suspend(suspensions).await?;
+            let runs: Vec<_> = suspensions.iter().map(|suspension| suspension.lease.run).collect();
+            let (answers, woken) = metrics.suspend.at_store(store.suspend(suspensions)).await?;
+            for (run, answer) in runs.into_iter().zip(&answers) {
+                if let SuspendAnswer::Suspended { .. } = answer {
+                    metrics.suspend.runs.inc();
+                    metrics.queues.let_go(run, false);
+                }
+            }
             after.wake(&woken);
             Ok(answers)
         }
@@ -79,6 +84,10 @@ pub async fn one(app: &App, suspension: Suspension) -> Result<Suspended, Error> 
 
 /// Suspends runs; one answer for each.
 pub async fn many(app: &App, suspensions: Vec<Suspension>) -> Result<Vec<Result<Suspended, Error>>, Error> {
+    app.metrics.suspend.timed_each(each_held(app, suspensions)).await
+}
+
+async fn each_held(app: &App, suspensions: Vec<Suspension>) -> Result<Vec<Result<Suspended, Error>>, Error> {
     let asked: Vec<_> = suspensions.iter().map(|suspension| (suspension.lease.run, names(suspension))).collect();
     let mut answers = Vec::with_capacity(suspensions.len());
     let mut suspensions = suspensions.into_iter().peekable();

@@ -38,7 +38,7 @@ async fn a_provider_that_hangs_is_given_up_and_asked_again(on: On) {
     rig.server.clock.advance(30_101);
     rig.idle(1).await;
     assert_eq!(tokens(&rig).len(), 1);
-    let failed = r#"baton_pool_provider_calls_failed_total{namespace="default",pool="ci",what="create"} 1"#;
+    let failed = r#"baton_pool_provider_calls_failed_total{namespace="default",pool="ci",call="create"} 1"#;
     eventually("the call that hung is counted", async || {
         rig.server.client.metrics().await.unwrap().lines().any(|line| line == failed)
     })
@@ -349,7 +349,7 @@ async fn what_pools_have_is_on_the_metrics_page(on: On) {
     let rig = Rig::start(on).await;
     rig.pool(json!({"min_idle": 1, "max_size": 1})).await;
     rig.idle(1).await;
-    let line = r#"baton_pool_runners{namespace="default",pool="ci",what="idle"} 1"#;
+    let line = r#"baton_pool_runners{namespace="default",pool="ci",state="idle"} 1"#;
     eventually("the idle one is counted", async || {
         rig.server.client.metrics().await.unwrap().lines().any(|text| text == line)
     })
@@ -370,9 +370,9 @@ async fn what_an_alert_looks_at_is_on_the_metrics_page(on: On) {
     let lines = [
         format!("baton_pool_min_idle{{{pool}}} 2"),
         format!("baton_pool_max_size{{{pool}}} 3"),
-        format!(r#"baton_pool_runners{{{pool},what="idle"}} 0"#),
-        format!(r#"baton_pool_claims_failed_total{{{pool},what="wait_over"}} 1"#),
-        format!(r#"baton_pool_claims_failed_total{{{pool},what="impossible"}} 0"#),
+        format!(r#"baton_pool_runners{{{pool},state="idle"}} 0"#),
+        format!(r#"baton_pool_claims_failed_total{{{pool},reason="wait_over"}} 1"#),
+        format!(r#"baton_pool_claims_failed_total{{{pool},reason="impossible"}} 0"#),
         format!("baton_pool_provider_failures_total{{{pool}}} {refused}"),
     ];
     eventually("all of it is shown", async || {

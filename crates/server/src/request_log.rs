@@ -1,0 +1,114 @@
+//! One line of the log for each request, written when the last byte of its answer has left: what was
+//! asked for, by whom, how it ended, and how long that took.
+
+use std::time::Instant;
+
+use axum::response::Response;
+use http::{HeaderMap, Method};
+use tonic::Code;
+use tracing::Span;
+
+use crate::Settings;
+use crate::answers::{Answer, Route};
+use crate::grpc::code_name;
+
+/// The target of these lines, for filters of the log.
+pub const REQUEST_TARGET: &str = "baton_server::request";
+
+/// Requests of machines that watch machines: every few seconds, and always the same.
+const PROBES: [&str; 4] = ["/healthz", "/readyz", "/metrics", "grpc.health.v1.Health/Check"];
+
+/// A request that is being answered.
+pub(crate) struct RequestLog {
+    is_on: bool,
+    answer: Answer,
+    method: Method,
+    is_call: bool,
+    begun: Instant,
+    /// What its other lines of the log are part of.
+    pub(crate) span: Span,
+    status: Option<u16>,
+    code: Option<Code>,
+    /// True when all of the answer was sent.
+    is_sent: bool,
+}
+
+impl RequestLog {
+    pub(crate) fn begin(settings: &Settings, answer: &Answer, method: &Method, is_call: bool, id: &str) -> RequestLog {
+        RequestLog {
+            is_on: settings.request_log,
+            answer: answer.clone(),
+            method: method.clone(),
+            is_call,
+            begun: Instant::now(),
+            // Of the highest level, so that it is there whenever anything is logged.
+            span: tracing::error_span!("request", request_id = id),
+            status: None,
+            code: None,
+            is_sent: false,
+        }
+    }
+
+    /// Notes the head of the answer.
+    pub(crate) fn answered(&mut self, response: &Response) {
+        self.status = Some(response.status().as_u16());
+        self.trailers(response.headers());
+        // Nobody asks for the body of an answer to HEAD.
+        self.is_sent = self.method == Method::HEAD;
+    }
+
+    /// Notes how a call ended, which is said in the head of an answer or after its last message.
+    pub(crate) fn trailers(&mut self, headers: &HeaderMap) {
+        if let Some(code) = headers.get("grpc-status").filter(|_| self.is_call) {
+            self.code = Some(Code::from_bytes(code.as_bytes()));
+        }
+    }
+
+    /// Notes that all of the answer was sent.
+    pub(crate) fn sent(&mut self) {
+        self.is_sent = true;
+    }
+
+    fn write(&self) {
+        let about = self.answer.about();
+        let route = about.route.as_ref().map_or("none", Route::as_str);
+        let duration_ms = self.begun.elapsed().as_micros() as f64 / 1_000.0;
+        let key = about.caller.as_ref().map(|caller| caller.key_id.as_str());
+        let request_id = about.request_id.as_deref();
+        // Whoever hung up before the end.
+        let aborted = (!self.is_sent).then_some(true);
+        if self.is_call {
+            let code = match self.code {
+                Some(code) => code_name(code),
+                None if self.is_sent => code_name(Code::Ok),
+                None => code_name(Code::Cancelled),
+            };
+            match PROBES.contains(&route) {
+                true => {
+                    tracing::debug!(target: REQUEST_TARGET, parent: None, method = route, code, duration_ms, key, request_id, aborted, "call")
+                }
+                false => {
+                    tracing::info!(target: REQUEST_TARGET, parent: None, method = route, code, duration_ms, key, request_id, aborted, "call")
+                }
+            }
+            return;
+        }
+        let (method, status) = (self.method.as_str(), self.status);
+        match PROBES.contains(&route) {
+            true => {
+                tracing::debug!(target: REQUEST_TARGET, parent: None, method, route, status, duration_ms, key, request_id, aborted, "request")
+            }
+            false => {
+                tracing::info!(target: REQUEST_TARGET, parent: None, method, route, status, duration_ms, key, request_id, aborted, "request")
+            }
+        }
+    }
+}
+
+impl Drop for RequestLog {
+    fn drop(&mut self) {
+        if self.is_on && tracing::enabled!(target: REQUEST_TARGET, tracing::Level::INFO) {
+            self.write();
+        }
+    }
+}
