@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use baton_core::LeaseEnd;
-use prometheus_client::encoding::EncodeMetric;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -31,6 +31,21 @@ pub(crate) fn seconds() -> Histogram {
 }
 
 type Seconds<const N: usize> = Family<[Label; N], Histogram, fn() -> Histogram>;
+
+/// Labels of requests, which are looked up with each of them: no text is copied for it but the
+/// route's.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    method: &'static str,
+    route: String,
+    status: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RouteLabels {
+    method: &'static str,
+    route: String,
+}
 
 /// What is said of a metric.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -132,8 +147,8 @@ pub struct Metrics {
     /// Lines of the audit log that are in the store only, because its sink did not take them.
     pub audit_sink_failures: Counter,
     log_lines_dropped: Counter,
-    requests: Family<[Label; 3], Counter>,
-    request_seconds: Seconds<2>,
+    requests: Family<RequestLabels, Counter>,
+    request_seconds: Family<RouteLabels, Histogram, fn() -> Histogram>,
     calls: Family<[Label; 2], Counter>,
     call_seconds: Seconds<1>,
     pub streams: Gauge,
@@ -296,12 +311,11 @@ impl Metrics {
 
     /// Counts an HTTP request, and times it unless it may have waited for something.
     pub(crate) fn answered_request(&self, method: &'static str, route: String, status: u16, seconds: Option<f64>) {
-        let (method, route) = (("method", method.to_owned()), ("route", route));
-        let labels = [method, route, ("status", status.to_string())];
+        let labels = RequestLabels { method, route, status };
         self.requests.get_or_create(&labels).inc();
         if let Some(seconds) = seconds {
-            let [method, route, _] = labels;
-            self.request_seconds.get_or_create(&[method, route]).observe(seconds);
+            let RequestLabels { method, route, .. } = labels;
+            self.request_seconds.get_or_create(&RouteLabels { method, route }).observe(seconds);
         }
     }
 

@@ -59,7 +59,8 @@ impl PoolMetrics {
         book.add("pool_claims_waiting", own, "Claims that wait for machines", metrics.claims_waiting.clone());
         let help = "Claims that were not filled, since the pool was made: take the largest of several servers";
         book.add("pool_claims_failed", &["namespace", "pool", "reason"], help, metrics.claims_failed.clone());
-        let help = "Orders of machines that the provider refused, since the pool was made: take the largest of several servers";
+        let help = "Orders of machines that the provider refused, since the pool was made: take the largest of several \
+                    servers";
         book.add("pool_provider_failures", own, help, metrics.provider_failures.clone());
         let help =
             "Calls of the provider by this server that failed or got no answer in time: `create`, `terminate`, `list`";

@@ -6,7 +6,7 @@ use std::time::Instant;
 use axum::response::Response;
 use http::{HeaderMap, Method};
 use tonic::Code;
-use tracing::Span;
+use tracing::{Level, Span};
 
 use crate::Settings;
 use crate::answers::{Answer, Route};
@@ -17,6 +17,27 @@ pub const REQUEST_TARGET: &str = "baton_server::request";
 
 /// Requests of machines that watch machines: every few seconds, and always the same.
 const PROBES: [&str; 4] = ["/healthz", "/readyz", "/metrics", "grpc.health.v1.Health/Check"];
+
+/// Writes the line, at a level that has to be known when this is compiled.
+macro_rules! log_at {
+    ($log:ident, $about:ident, $route:ident, $level:expr) => {{
+        let (method, status) = ($log.method.as_str(), $log.status);
+        let duration_ms = $log.begun.elapsed().as_micros() as f64 / 1_000.0;
+        let key = $about.caller.as_ref().map(|caller| caller.key_id.as_str());
+        let request_id = $about.request_id.as_deref();
+        // Whoever hung up before the end.
+        let aborted = (!$log.is_sent).then_some(true);
+        if $log.is_call {
+            let (method, code) = ($route, $log.code());
+            tracing::event!(target: REQUEST_TARGET, parent: None, $level,
+                method, code, duration_ms, key, request_id, aborted, "call");
+        } else {
+            let route = $route;
+            tracing::event!(target: REQUEST_TARGET, parent: None, $level,
+                method, route, status, duration_ms, key, request_id, aborted, "request");
+        }
+    }};
+}
 
 /// A request that is being answered.
 pub(crate) struct RequestLog {
@@ -72,42 +93,26 @@ impl RequestLog {
     fn write(&self) {
         let about = self.answer.about();
         let route = about.route.as_ref().map_or("none", Route::as_str);
-        let duration_ms = self.begun.elapsed().as_micros() as f64 / 1_000.0;
-        let key = about.caller.as_ref().map(|caller| caller.key_id.as_str());
-        let request_id = about.request_id.as_deref();
-        // Whoever hung up before the end.
-        let aborted = (!self.is_sent).then_some(true);
-        if self.is_call {
-            let code = match self.code {
-                Some(code) => code_name(code),
-                None if self.is_sent => code_name(Code::Ok),
-                None => code_name(Code::Cancelled),
-            };
-            match PROBES.contains(&route) {
-                true => {
-                    tracing::debug!(target: REQUEST_TARGET, parent: None, method = route, code, duration_ms, key, request_id, aborted, "call")
-                }
-                false => {
-                    tracing::info!(target: REQUEST_TARGET, parent: None, method = route, code, duration_ms, key, request_id, aborted, "call")
-                }
-            }
-            return;
-        }
-        let (method, status) = (self.method.as_str(), self.status);
+        // Whoever watches every few seconds would drown the others.
         match PROBES.contains(&route) {
-            true => {
-                tracing::debug!(target: REQUEST_TARGET, parent: None, method, route, status, duration_ms, key, request_id, aborted, "request")
-            }
-            false => {
-                tracing::info!(target: REQUEST_TARGET, parent: None, method, route, status, duration_ms, key, request_id, aborted, "request")
-            }
+            true => log_at!(self, about, route, Level::DEBUG),
+            false => log_at!(self, about, route, Level::INFO),
         }
+    }
+
+    /// How a call ended, in the words of gRPC.
+    fn code(&self) -> &'static str {
+        code_name(match self.code {
+            Some(code) => code,
+            None if self.is_sent => Code::Ok,
+            None => Code::Cancelled,
+        })
     }
 }
 
 impl Drop for RequestLog {
     fn drop(&mut self) {
-        if self.is_on && tracing::enabled!(target: REQUEST_TARGET, tracing::Level::INFO) {
+        if self.is_on && tracing::enabled!(target: REQUEST_TARGET, Level::INFO) {
             self.write();
         }
     }
