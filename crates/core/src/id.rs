@@ -58,9 +58,16 @@ impl IdSuffix {
         (fits && is_hex).then(|| IdSuffix(text.to_ascii_lowercase()))
     }
 
-    /// The digits, in lower case.
-    pub fn as_str(&self) -> &str {
-        &self.0
+    /// The last bytes of identifiers that end like this. Of an odd number of digits the first is left out.
+    pub fn bytes(&self) -> Vec<u8> {
+        let digits = &self.0[self.0.len() % 2..];
+        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        digits.as_bytes().chunks(2).filter_map(byte).collect()
+    }
+
+    /// True when this identifier ends like this.
+    pub fn is_end_of(&self, run: RunId) -> bool {
+        run.0.as_simple().to_string().ends_with(&self.0)
     }
 }
 

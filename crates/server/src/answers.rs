@@ -197,6 +197,11 @@ impl Answer {
         ANSWER.try_with(|answer| answer.with(|state| state.origin.clone())).ok().flatten()
     }
 
+    /// What its request is called.
+    pub(crate) fn request_id(&self) -> Option<String> {
+        self.with(|state| state.origin.as_ref().map(|origin| origin.request_id.clone()))
+    }
+
     /// Notes that the caller's key is not enough for what it asks.
     pub(crate) fn is_refused(why: &str) {
         let _ = ANSWER.try_with(|answer| answer.with(|state| state.refusal = Some(why.to_owned())));

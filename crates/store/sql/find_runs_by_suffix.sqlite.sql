@@ -1,4 +1,4 @@
--- Finds runs older than ?1 and no older than ?2 whose identifier ends with ?3, among the newest ?4, newest first.
+-- Finds runs older than ?1 and no older than ?2 whose identifier ends with the bytes ?3, among the newest ?4, newest first.
 select run_id
 from (
     select run_id
@@ -7,5 +7,5 @@ from (
     order by run_id desc
     limit ?4
 )
-where lower(substr(hex(run_id), -length(?3))) = ?3
+where substr(run_id, -length(?3)) = ?3
 limit ?5

@@ -5,7 +5,7 @@ mod examples;
 mod ids;
 
 use axum::Router;
-use baton_proto::Problem;
+use baton_proto::{Problem, ProblemDetails};
 use utoipa::OpenApi;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
@@ -18,7 +18,7 @@ use crate::App;
 #[openapi(
     info(title = "Baton", description = "Hands each piece of work to exactly one worker, and reclaims it if that worker dies."),
     servers((url = "/", description = "The server that answers with this document")),
-    components(schemas(Problem)),
+    components(schemas(Problem, ProblemDetails)),
     tags(
         (name = "runs", description = "Submit and follow pieces of work"),
         (name = "leases", description = "What the holder of a run reports"),
@@ -112,6 +112,7 @@ pub(super) fn documented() -> (Router<App>, serde_json::Value) {
         .routes(routes!(operations::healthz))
         .routes(routes!(operations::readyz))
         .routes(routes!(operations::metrics))
+        .routes(routes!(operations::errors))
         .merge(pools::routes())
         .merge(builds::routes())
         .split_for_parts();

@@ -25,13 +25,13 @@ pub(super) const PAGE_DEFAULT: usize = 50;
 pub(super) fn page_size(limit: Option<usize>) -> Result<usize, Error> {
     match limit.unwrap_or(PAGE_DEFAULT) {
         size if (1..=PAGE_MAX).contains(&size) => Ok(size),
-        _ => Err(Error::Invalid(format!("limit must be 1 to {PAGE_MAX}"))),
+        _ => Err(Error::field("limit", format!("must be 1 to {PAGE_MAX}"))),
     }
 }
 
 /// Reads a cursor, which is the identifier of the last entry of the page before.
 pub(super) fn cursor<K: std::str::FromStr>(text: Option<&str>) -> Result<Option<K>, Error> {
-    let wrong = |_| Error::Invalid("cursor must be taken from an earlier page, where it is called next_cursor".into());
+    let wrong = |_| Error::field("cursor", "must be taken from an earlier page, where it is called next_cursor");
     text.map(|text| text.parse().map_err(|_| ()).map_err(wrong)).transpose()
 }
 
@@ -55,7 +55,7 @@ async fn state_of(app: &App, run: &Submitted) -> Result<RunStanding, Error> {
 }
 
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Error> {
-    let plain = |_| Error::Invalid("Idempotency-Key must be plain text".into());
+    let plain = |_| Error::field("Idempotency-Key", "must be plain text");
     headers.get(IDEMPOTENCY_KEY_HEADER).map(|key| key.to_str().map_err(plain)).transpose()
 }
 
@@ -142,7 +142,7 @@ pub(super) struct ListRuns {
 fn states(text: Option<&str>) -> Result<Vec<RunStanding>, Error> {
     let words = text.into_iter().flat_map(|text| text.split(',')).map(str::trim);
     let state = |word: &str| {
-        let wrong = || Error::InvalidField { field: "state", why: format!("{word:?} is no state of a run") };
+        let wrong = || Error::field("state", format!("must be a state of a run, not {word:?}"));
         RunStanding::parse(word).ok_or_else(wrong)
     };
     words.map(state).collect()
@@ -159,7 +159,7 @@ pub(super) async fn list(
     let limit = page_size(wanted.limit)?;
     let page = Page { after: cursor(wanted.cursor.as_deref())?, limit };
     let suffix = wanted.id_suffix.as_deref().map(|digits| {
-        let wrong = || Error::InvalidField { field: "id_suffix", why: "must be 4 to 12 hexadecimal digits".into() };
+        let wrong = || Error::field("id_suffix", "must be 4 to 12 hexadecimal digits");
         IdSuffix::parse(digits).ok_or_else(wrong)
     });
     let query = RunQuery {

@@ -43,7 +43,7 @@ pub async fn many(
 fn failure(report: FailRun, now: Millis) -> Result<Failure, Error> {
     report.code.as_deref().map_or(Ok(()), |code| check_text("code", code))?;
     if report.retry_after_ms.is_some_and(|ms| ms > retry::INTERVAL_MS_MAX) {
-        return Err(Error::Invalid("retry_after_ms must be at most 365 days".into()));
+        return Err(Error::field("retry_after_ms", "must be at most 365 days"));
     }
     Ok(Failure {
         reason: if report.rejected { Reason::Rejected } else { Reason::Error },

@@ -28,12 +28,13 @@ pub async fn create(app: &App, caller: &Caller, wanted: CreateKey) -> Result<Cre
         app.namespaces.check("namespace", namespace)?;
     }
     if wanted.scopes.is_empty() {
-        return Err(Error::Invalid("scopes must name at least one of admin, submit, worker, read".into()));
+        return Err(Error::field("scopes", "must name at least one of admin, submit, worker, read"));
     }
     let mut scopes = Vec::new();
     for word in &wanted.scopes {
-        let scope = scope_named(word)
-            .ok_or_else(|| Error::Invalid(format!("{word:?} is no scope; there are admin, submit, worker and read")))?;
+        let scope = scope_named(word).ok_or_else(|| {
+            Error::field("scopes", format!("must be some of admin, submit, worker and read, not {word:?}"))
+        })?;
         if !scopes.contains(&scope) {
             scopes.push(scope);
         }
@@ -48,7 +49,7 @@ pub async fn create(app: &App, caller: &Caller, wanted: CreateKey) -> Result<Cre
 fn life(expires_in_ms: Option<u64>) -> Result<Option<Millis>, Error> {
     match expires_in_ms {
         Some(ms) if ms == 0 || ms > LIFE_MS_MAX => {
-            Err(Error::Invalid("expires_in_ms must be more than 0 and at most ten years".into()))
+            Err(Error::field("expires_in_ms", "must be more than 0 and at most ten years"))
         }
         ms => Ok(ms.map(|ms| ms as Millis)),
     }
@@ -121,7 +122,7 @@ pub async fn rotate(app: &App, caller: &Caller, id: &str, wanted: RotateKey) -> 
     caller.has(Scope::Admin)?;
     let overlap_ms = wanted.overlap_ms.unwrap_or(OVERLAP_MS);
     if overlap_ms > OVERLAP_MS_MAX {
-        return Err(Error::Invalid("overlap_ms must be at most 90 days".into()));
+        return Err(Error::field("overlap_ms", "must be at most 90 days"));
     }
     let lives_ms = life(wanted.expires_in_ms)?;
     let keys = app.store.keys().await?;

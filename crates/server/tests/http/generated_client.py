@@ -12,7 +12,8 @@ from baton_client.models import Claim, CompleteRun, Problem, RegisterWorker, Ret
 def main(url: str, key: str) -> None:
     client = AuthenticatedClient(base_url=url, token=key)
 
-    worker = register_worker.sync(client=client, body=RegisterWorker(types=["send"], queues=["mail"], name="generated"))
+    worker = RegisterWorker(types=["send"], queues=["mail"], name="generated", max_concurrent=3)
+    worker = register_worker.sync(client=client, body=worker)
     assert worker is not None and worker.worker_id, worker
 
     # Any JSON is an input, an object no more than a list or a number.

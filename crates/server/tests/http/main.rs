@@ -7,6 +7,7 @@ mod builds;
 mod claims;
 mod connections;
 mod displaced;
+mod doors;
 mod explain;
 mod foreign_keys;
 mod generated_client;

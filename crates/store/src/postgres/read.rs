@@ -67,10 +67,11 @@ impl PostgresStore {
 
     /// Runs whose identifier ends as wanted, newest first.
     async fn find_runs_by_suffix(&self, filter: &RunFilter, after: Option<RunId>) -> Outcome<Vec<RunRecord>> {
-        let suffix = filter.id_suffix.as_ref().map(IdSuffix::as_str).unwrap_or_default();
+        let suffix = filter.id_suffix.as_ref().map(IdSuffix::bytes).unwrap_or_default();
         let (since, upper) = (filter.since.map(|run| run.0), filter.upper(after).map(|run| run.0));
         let (scan, most) = (ID_SUFFIX_SCAN_MAX as i64, ID_SUFFIX_FOUND_MAX as i64);
-        let rows = self.database.query(sql::FIND_RUNS_BY_SUFFIX, params![suffix, upper, since, scan, most]).await?;
+        let rows =
+            self.database.query(sql::FIND_RUNS_BY_SUFFIX, params![suffix.as_slice(), upper, since, scan, most]).await?;
         let ids = rows.iter().map(|row| Ok(RunId(row.try_get(0)?))).collect::<Outcome<Vec<RunId>>>()?;
         let mut found = self.read_runs(&ids).await?.iter().map(rows::record).collect::<Outcome<Vec<_>>>()?;
         found.retain(|run| filter.fits(run));

@@ -102,7 +102,7 @@ fn runs_by_suffix(
     after: Option<RunId>,
 ) -> StoreResult<Vec<RunRecord>> {
     let (scan, most) = (ID_SUFFIX_SCAN_MAX as i64, ID_SUFFIX_FOUND_MAX as i64);
-    let parameters = params![upper(filter, after), lower(filter), suffix.as_str(), scan, most];
+    let parameters = params![upper(filter, after), lower(filter), suffix.bytes(), scan, most];
     let found = sql.rows(statements::FIND_RUNS_BY_SUFFIX, parameters, |row| rows::run_id(row, 0))?;
     let mut runs = Vec::new();
     for run in found {

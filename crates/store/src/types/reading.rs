@@ -51,6 +51,7 @@ impl RunFilter {
             && (self.states.is_empty() || self.states.contains(&run.state))
             && self.worker.is_none_or(|worker| run.worker == Some(worker))
             && self.key.as_ref().is_none_or(|key| run.key.as_ref() == Some(key))
+            && self.id_suffix.as_ref().is_none_or(|suffix| suffix.is_end_of(run.id))
     }
 }
 

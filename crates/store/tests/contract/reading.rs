@@ -68,7 +68,7 @@ async fn runs_are_found_by_the_last_digits_of_their_identifier(rig: Rig) {
     };
     for id in &ids {
         let text = id.to_string();
-        for digits in [12, 6] {
+        for digits in [12, 7, 6] {
             assert_eq!(find(&text[text.len() - digits..], RunFilter::default()).await, [*id], "{digits} of {text}");
         }
         assert_eq!(find(&text[text.len() - 8..].to_uppercase(), RunFilter::default()).await, [*id]);

@@ -169,7 +169,7 @@ impl IntoResponse for UploadError {
             UploadError::WrongVersion => (StatusCode::PRECONDITION_FAILED, "upload_version"),
             UploadError::WrongType => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "upload_type"),
         };
-        let mut response = (status, Json(Problem { error: self.to_string(), code: code.into() })).into_response();
+        let mut response = (status, Json(Problem::new(self.to_string(), code))).into_response();
         let fields = response.headers_mut();
         fields.insert("tus-resumable", HeaderValue::from_static(VERSION));
         match self {

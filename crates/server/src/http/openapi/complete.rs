@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use super::super::etag::has_tags;
 use super::examples::EXAMPLES;
 use super::ids::operation_id;
 
@@ -48,6 +49,9 @@ fn answers(operation: &mut Value) -> impl Iterator<Item = (&String, &mut Value)>
 
 /// The whole document.
 pub(super) fn complete(mut document: Value) -> Value {
+    for (_, name, words) in REFUSALS {
+        document["components"]["responses"][name] = refusal(words);
+    }
     let schemas = document["components"]["schemas"].clone();
     for (method, path, operation) in operations(&mut document) {
         if let Some(id) = operation_id(method, &path, operation["operationId"].as_str()) {
@@ -58,6 +62,10 @@ pub(super) fn complete(mut document: Value) -> Value {
         add_bearer(operation);
         add_files(method, &path, operation);
         add_refusals(operation);
+        share_refusals(operation);
+        if method == "get" && has_tags(&path) {
+            operation["responses"]["304"] = json!({"description": "Not changed: If-None-Match names its ETag"});
+        }
         describe_answers(operation, &schemas);
         if let Some(id) = operation["operationId"].as_str()
             && let Some((_, example)) = EXAMPLES.iter().find(|(of, _)| *of == id)
@@ -130,32 +138,42 @@ fn add_files(method: &str, path: &str, operation: &mut Value) {
             json!({"schema": {"type": "string", "description": about}});
     }
     for (_, answer) in answers(operation) {
-        if let Some(plain) = answer.pointer_mut("/content/text~1plain") {
-            plain["schema"] = json!({"type": "string"});
+        for kind in ["/content/text~1plain", "/content/text~1html"] {
+            if let Some(text) = answer.pointer_mut(kind) {
+                text["schema"] = json!({"type": "string"});
+            }
         }
     }
 }
 
+/// Refusals that mean the same everywhere: their status, their name among the components, and words.
+const REFUSALS: [(&str, &str, &str); 13] = [
+    ("400", "Malformed", "It cannot be read"),
+    ("401", "NoCredential", "No credential was shown"),
+    ("403", "Forbidden", "The credential is not good, or not for this"),
+    ("404", "NotFound", "There is no such thing, or none the caller may see"),
+    ("408", "TooSlow", "The body did not arrive in time"),
+    ("409", "Conflict", "The state of things does not allow it"),
+    ("413", "TooLarge", "The body is too large"),
+    ("422", "Invalid", "It can be read, but makes no sense"),
+    ("429", "TooManyRequests", "Too many requests; Retry-After says when to come back"),
+    ("500", "Internal", "A bug; the server's log says what"),
+    ("502", "BadGateway", "Another service did not do what is needed of it"),
+    (
+        "503",
+        "Unavailable",
+        "The store cannot be reached, or the server is busy or stopping; Retry-After says when to come back",
+    ),
+    ("507", "DiskFull", "The disk is full"),
+];
+
 /// What a status means where nothing else is said.
-pub(super) fn words_of(status: &str) -> &'static str {
+fn words_of(status: &str) -> &'static str {
     match status {
         "200" => "Done",
         "201" => "It was made",
         "204" => "Done; there is nothing to answer",
-        "400" => "It cannot be read",
-        "401" => "No credential was shown",
-        "403" => "The credential is not good, or not for this",
-        "404" => "There is no such thing, or none the caller may see",
-        "408" => "The body did not arrive in time",
-        "409" => "The state of things does not allow it",
-        "413" => "The body is too large",
-        "422" => "It can be read, but makes no sense",
-        "429" => "Too many requests; Retry-After says when to come back",
-        "500" => "A bug; the server's log says what",
-        "502" => "Another service did not do what is needed of it",
-        "503" => "The store cannot be reached, or the server is busy or stopping; Retry-After says when to come back",
-        "507" => "The disk is full",
-        _ => "See docs/errors.md",
+        _ => REFUSALS.iter().find(|(of, ..)| *of == status).map_or("See docs/errors.md", |(.., words)| words),
     }
 }
 
@@ -180,23 +198,45 @@ fn add_refusals(operation: &mut Value) {
     ];
     for (status, _) in kinds.into_iter().filter(|(_, applies)| *applies) {
         if operation["responses"].get(status).is_none() {
-            operation["responses"][status] = refusal();
+            operation["responses"][status] = json!({"content": {"application/json": {"schema": {"$ref": PROBLEM}}}});
         }
     }
 }
 
-fn refusal() -> Value {
-    json!({"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}})
+/// The shape of refusals.
+const PROBLEM: &str = "#/components/schemas/Problem";
+
+/// A refusal in both shapes: the plain one, and that of RFC 9457 for those who accept it.
+fn refusal(words: &str) -> Value {
+    json!({"description": words, "content": {
+        "application/json": {"schema": {"$ref": PROBLEM}},
+        "application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemDetails"}},
+    }})
+}
+
+/// Refusals without words of their own stand among the components, once for all; the others get their second shape.
+fn share_refusals(operation: &mut Value) {
+    for (status, answer) in answers(operation) {
+        if answer.pointer("/content/application~1json/schema/$ref") != Some(&json!(PROBLEM)) {
+            continue;
+        }
+        let shared = REFUSALS.iter().find(|(of, ..)| of == status);
+        *answer = match (answer["description"].as_str().filter(|words| !words.is_empty()), shared) {
+            (None, Some((_, name, _))) => json!({"$ref": format!("#/components/responses/{name}")}),
+            (words, _) => refusal(words.unwrap_or(words_of(status))),
+        };
+    }
 }
 
 /// Words for the answers that have none: those of their shape, or those of their status.
 fn describe_answers(operation: &mut Value, schemas: &Value) {
     for (status, answer) in answers(operation) {
-        if answer["description"].as_str().is_some_and(|words| !words.is_empty()) {
+        let is_shared = answer.get("$ref").is_some();
+        if is_shared || answer["description"].as_str().is_some_and(|words| !words.is_empty()) {
             continue;
         }
         let shape = answer["content"]["application/json"]["schema"]["$ref"].as_str();
-        let shape = shape.and_then(|shape| shape.rsplit('/').next()).filter(|shape| *shape != "Problem");
+        let shape = shape.and_then(|shape| shape.rsplit('/').next());
         let words = shape.and_then(|shape| schemas[shape]["description"].as_str());
         answer["description"] = words.unwrap_or(words_of(status)).trim_end_matches('.').into();
     }
@@ -244,11 +284,12 @@ mod tests {
         let mut operation = json!({"responses": {
             "200": {"content": shape("RunPage")}, "204": {}, "409": {"content": shape("Problem")}, "404": {"description": "Mine"},
         }});
+        share_refusals(&mut operation);
         describe_answers(&mut operation, &schemas);
         let said = |status: &str| operation["responses"][status]["description"].clone();
         assert_eq!(said("200"), "A page of runs");
         assert_eq!(said("204"), words_of("204"));
-        assert_eq!(said("409"), words_of("409"));
+        assert_eq!(operation["responses"]["409"], json!({"$ref": "#/components/responses/Conflict"}));
         assert_eq!(said("404"), "Mine");
         assert_eq!(operation["responses"]["204"].get("content"), None);
     }

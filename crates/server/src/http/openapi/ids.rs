@@ -125,6 +125,7 @@ const OPERATION_IDS: &[(&str, &str, &str)] = &[
     ("post", "/api/workers/unregister", "unregisterExpoBuilder"),
     ("post", "/api/workers/upload", "endExpoBuild"),
     ("get", "/api/workers/{id}/stats", "getExpoBuilderStats"),
+    ("get", "/docs/errors", "getErrorPage"),
     ("get", "/health", "getHealth"),
     ("get", "/healthz", "getLiveness"),
     ("get", "/metrics", "getMetrics"),

@@ -76,6 +76,7 @@ const GIT_BUILD: &str = r#"{"project_slug":"shop","version":"1","source_url":"ht
 
 pub const ROWS: &[Row] = &[
     own("GET", "/api/v1/whoami", AnyKey, ""),
+    row("GET", "/docs/errors", Anybody, ""),
     // Builds, for those who submit them.
     own("GET", "/api/builds", Read, ""),
     own("POST", "/api/builds", Submit, "form:build"),
