@@ -86,7 +86,7 @@ mod tests {
     fn exit_codes_are_stable() {
         let refused = |status| {
             let (code, message) = ("x".into(), "y".into());
-            Exit::from(ClientError::Refused { status, code, message, retry_after: None }).code
+            Exit::from(ClientError::Refused { status, code, message, field: None, retry_after: None }).code
         };
         assert_eq!((refused(404), refused(409), refused(401), refused(503)), (3, 4, 4, 4));
         assert_eq!(Exit::from(ClientError::Unreachable("x".into())).code, 5);

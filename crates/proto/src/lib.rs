@@ -17,6 +17,8 @@ mod settings;
 mod time;
 #[cfg(feature = "grpc")]
 pub mod v1;
+#[cfg(feature = "schema")]
+pub mod words;
 mod work;
 
 pub use admin::*;
@@ -67,7 +69,44 @@ pub struct Problem {
     pub error: String,
     /// A stable word for programs.
     pub code: String,
+    /// The field or parameter that is wrong, where one is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
     /// What the request is called in the server's log: `X-Request-Id`, or a name that the server gave it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
+}
+
+impl Problem {
+    /// One that is about no field.
+    pub fn new(error: impl Into<String>, code: impl Into<String>) -> Problem {
+        Problem { error: error.into(), code: code.into(), field: None, request_id: None }
+    }
+}
+
+/// Every refused request is answered with this where the caller accepts `application/problem+json` (RFC 9457). It has all
+/// that [`Problem`] has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ProblemDetails {
+    /// Where the code is explained, on the server that answers.
+    #[serde(rename = "type")]
+    #[cfg_attr(feature = "schema", schema(format = "uri-reference"))]
+    pub kind: String,
+    /// The code, in words.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// What happened, why, and what to do, for people.
+    pub detail: String,
+    /// A stable word for programs.
+    pub code: String,
+    /// The field or parameter that is wrong, where one is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// The request, as `x-request-id` of the answer and the audit log call it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// The same as `detail`.
+    pub error: String,
 }

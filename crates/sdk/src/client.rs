@@ -334,13 +334,13 @@ fn refused(status: StatusCode, retry_after: Option<&HeaderValue>, body: &[u8]) -
     let problem = serde_json::from_slice(body).unwrap_or_else(|_| {
         // Something between us and the server answered, or it is no Baton server: show what it said.
         let said: String = String::from_utf8_lossy(body).trim().chars().take(FOREIGN_ANSWER_CHARS_MAX).collect();
-        let code = format!("http_{}", status.as_u16());
-        Problem { error: format!("the answer was {status}: {said}"), code, request_id: None }
+        Problem::new(format!("the answer was {status}: {said}"), format!("http_{}", status.as_u16()))
     });
     ClientError::Refused {
         status: status.as_u16(),
         code: problem.code,
         message: problem.error,
+        field: problem.field,
         retry_after: seconds.map(Duration::from_secs),
     }
 }
@@ -380,6 +380,7 @@ mod tests {
                 status: 503,
                 code: "queue_full".into(),
                 message: "the queue is full".into(),
+                field: None,
                 retry_after: Some(Duration::from_secs(7)),
             }
         );

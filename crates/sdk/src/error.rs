@@ -22,6 +22,8 @@ pub enum ClientError {
         code: String,
         /// What happened and what to do, for people.
         message: String,
+        /// The field or parameter that is wrong, where one is.
+        field: Option<String>,
         /// How long the server asks to wait before the call is repeated.
         retry_after: Option<Duration>,
     },

@@ -84,6 +84,7 @@ pub(crate) fn refused(status: Status) -> ClientError {
         status: http_status(status.code()),
         code,
         message: text(&status),
+        field: details.bad_request().and_then(|request| Some(request.field_violations.first()?.field.clone())),
         retry_after: details.retry_info().and_then(|info| info.retry_delay),
     }
 }
@@ -140,6 +141,7 @@ mod tests {
             status: 429,
             code: "queue_full".into(),
             message: "the queue is full".into(),
+            field: None,
             retry_after: Some(Duration::from_secs(5)),
         };
         assert_eq!(refused(status), expected);

@@ -87,6 +87,8 @@ pub struct Parts {
     pub disks: Disks,
     /// Who is believed when it says whom it speaks for.
     pub proxies: Proxies,
+    /// Whose pages may call the API from a browser.
+    pub(crate) cors: crate::http::Origins,
     /// How connections are encrypted, if they are.
     pub tls: OnceLock<Arc<Tls>>,
     pub storage: Storage,
@@ -206,6 +208,7 @@ impl App {
             answers: Answers::new(&settings),
             disks: Disks::new(&settings),
             proxies: Proxies::parse(&settings.trusted_proxies).unwrap_or_default(),
+            cors: crate::http::Origins::parse(&settings.cors_origins).unwrap_or_default(),
             tls: OnceLock::new(),
             cache: Cache::new(storage.clone(), settings.cache_bytes_max, &entropy),
             uploads: Uploads::new(storage.clone(), upload_limits(&settings), entropy.clone()),

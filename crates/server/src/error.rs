@@ -1,5 +1,7 @@
 //! Why a service call was refused, in neutral words. Faces turn it into their own; nobody else does.
 
+use std::borrow::Cow;
+
 use baton_core::{Refused, State};
 use baton_store::StoreError;
 
@@ -18,8 +20,8 @@ pub enum Error {
     /// As `Invalid`, where the field is known by its name on the wire.
     #[error("{field} {why}")]
     InvalidField {
-        /// Its name.
-        field: &'static str,
+        /// Its name; `run.queue` or `runs[3].queue` where it is part of something larger.
+        field: Cow<'static, str>,
         /// What is wrong with it.
         why: String,
     },
@@ -262,6 +264,39 @@ impl Error {
             Error::Github(_) => "github_failed",
             Error::Stopping => "stopping",
             Error::Internal => "internal",
+        }
+    }
+
+    /// `Invalid`, about the field with this name on the wire. `why` goes on after the name: "must be 0 to 9".
+    pub fn field(field: impl Into<Cow<'static, str>>, why: impl Into<String>) -> Error {
+        Error::InvalidField { field: field.into(), why: why.into() }
+    }
+
+    /// What a rule says of a shape that it refuses. It begins with the field, as it is called on the wire, where it is about one.
+    pub(crate) fn by_rule(said: String) -> Error {
+        let is_name = |word: &str| word.bytes().all(|byte| byte.is_ascii_lowercase() || b"_.".contains(&byte));
+        match said.split_once(' ') {
+            Some((field, why)) if is_name(field) && (why.starts_with("must ") || why.starts_with("may ")) => {
+                Error::field(field.to_owned(), why)
+            }
+            Some(_) | None => Error::Invalid(said),
+        }
+    }
+
+    /// The field that is wrong, where that is known.
+    pub fn wrong_field(&self) -> Option<&str> {
+        match self {
+            Error::InvalidField { field, .. } => Some(field),
+            _ => None,
+        }
+    }
+
+    /// The same of a part of something larger: `place` is `run` or `runs[3]`.
+    pub(crate) fn within(self, place: &str) -> Error {
+        match self {
+            Error::InvalidField { field, why } => Error::field(format!("{place}.{field}"), why),
+            Error::Invalid(why) => Error::Invalid(format!("{place}: {why}")),
+            other => other,
         }
     }
 

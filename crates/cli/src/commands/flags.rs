@@ -308,9 +308,9 @@ impl Flags {
     /// Says why a call did not work out in the words of the command line. To be given to `map_err`.
     pub fn explain(&self) -> impl Fn(ClientError) -> Exit {
         |error| match error {
-            ClientError::Refused { status, code, message, retry_after } if code == "invalid" => {
+            ClientError::Refused { status, code, message, field, retry_after } if code == "invalid" => {
                 let message = self.translate(&message);
-                ClientError::Refused { status, code, message, retry_after }.into()
+                ClientError::Refused { status, code, message, field, retry_after }.into()
             }
             other => other.into(),
         }

@@ -102,7 +102,8 @@ mod tests {
         assert!(patience.bear(away(), after(61)).is_err());
         patience.renew(after(62));
         assert!(patience.bear(away(), after(63)).unwrap().is_some(), "another outage is news");
-        let refused = ClientError::Refused { status: 404, code: "x".into(), message: "y".into(), retry_after: None };
+        let (code, message) = ("x".into(), "y".into());
+        let refused = ClientError::Refused { status: 404, code, message, field: None, retry_after: None };
         assert!(patience.bear(refused, after(64)).is_err(), "an answer is an answer");
     }
 }

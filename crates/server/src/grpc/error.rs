@@ -72,7 +72,7 @@ pub fn status(error: &Error) -> Status {
 pub fn status_as(code: Code, error: &Error) -> Status {
     let mut details = ErrorDetails::with_error_info(reason(error), DOMAIN, HashMap::new());
     if let Error::InvalidField { field, why } = error {
-        details.add_bad_request_violation(*field, why);
+        details.add_bad_request_violation(field.as_ref(), why);
     }
     if let Some(ms) = error.retry_after_ms() {
         details.set_retry_info(Some(Duration::from_millis(ms)));
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn errors_carry_their_code_their_field_and_when_to_come_back() {
-        let status = status(&Error::InvalidField { field: "priority", why: "must be 0 to 9".into() });
+        let status = status(&Error::field("priority", "must be 0 to 9"));
         assert_eq!((status.code(), status.message()), (Code::InvalidArgument, "priority must be 0 to 9"));
         let details = status.get_error_details();
         let info = details.error_info().unwrap();

@@ -4,9 +4,8 @@ use axum::response::{IntoResponse, Response};
 use baton_proto::Problem;
 use http::{HeaderValue, StatusCode, header};
 
-use super::answer;
+use super::problem::refusal;
 use crate::Error;
-use crate::answers::Answer;
 
 fn status(error: &Error) -> StatusCode {
     match error {
@@ -49,8 +48,8 @@ fn status(error: &Error) -> StatusCode {
 
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
-        let (error, code, request_id) = (self.to_string(), self.code().into(), Answer::current_request_id());
-        let mut response = answer(status(&self), &Problem { error, code, request_id });
+        let field = self.wrong_field().map(str::to_owned);
+        let mut response = refusal(status(&self), Problem { field, ..Problem::new(self.to_string(), self.code()) });
         if let Some(ms) = self.retry_after_ms() {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(ms.div_ceil(1_000)));
         }

@@ -39,7 +39,7 @@ reports!(StartRun, CompleteRun, FailRun, GiveBackRun);
 /// The run of a report about one: the one in the path, and no other.
 fn in_path(id: &str, report: &impl Report) -> Result<RunId, Error> {
     match report.run() {
-        Some(other) if other != id => Err(Error::Invalid("run_id differs from the run in the path".into())),
+        Some(other) if other != id => Err(Error::field("run_id", "differs from the run in the path")),
         Some(_) | None => run_id(id),
     }
 }
@@ -50,9 +50,11 @@ fn in_batch<T: Report>(batch: Batch<T>) -> Result<Vec<(RunId, T)>, Error> {
         return Err(Error::Invalid(format!("a batch has at most {BATCH_LEASES_MAX} runs")));
     }
     let run = |(index, report): (usize, T)| {
-        let id = report.run().ok_or_else(|| Error::Invalid(format!("runs[{index}]: run_id is missing")))?;
+        let id = report.run().ok_or_else(|| Error::field(format!("runs[{index}].run_id"), "is missing"))?;
         Ok((
-            run_id(id).map_err(|_| Error::Invalid(format!("runs[{index}]: {id:?} is not a run's identifier")))?,
+            run_id(id).map_err(|_| {
+                Error::field(format!("runs[{index}].run_id"), format!("{id:?} is not a run's identifier"))
+            })?,
             report,
         ))
     };

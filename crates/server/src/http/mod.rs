@@ -1,7 +1,9 @@
 //! The HTTP face: decode, authenticate, one service call, encode. The files mirror the routes.
 
 mod builds;
+mod cors;
 mod error;
+mod etag;
 mod extract;
 mod keys;
 mod leases;
@@ -9,6 +11,7 @@ mod namespaces;
 mod openapi;
 mod operations;
 mod pools;
+mod problem;
 mod queues;
 mod runs;
 mod schedules;
@@ -16,6 +19,7 @@ mod secrets;
 mod settings;
 mod workers;
 
+pub(crate) use cors::Origins;
 pub use extract::Peer;
 pub(crate) use extract::credential;
 pub use openapi::openapi;
@@ -48,7 +52,7 @@ const CLAIMING: [&str; 2] = ["/api/v1/builds/pending", "/api/workers/poll"];
 /// All routes of the HTTP face.
 pub fn router(app: App) -> Router {
     let (router, document) = openapi::documented();
-    let document = Bytes::from(serde_json::to_vec(&document).expect("the document is plain data"));
+    let document = Bytes::from(document.to_string());
     router
         .route(
             "/openapi.json",
@@ -56,14 +60,14 @@ pub fn router(app: App) -> Router {
         )
         .fallback(no_route)
         .method_not_allowed_fallback(|| async {
-            let problem = Problem {
-                error: "this path does not take that method; see /openapi.json".into(),
-                code: "method_not_allowed".into(),
-                request_id: Answer::current_request_id(),
-            };
-            answer(StatusCode::METHOD_NOT_ALLOWED, &problem)
+            let why = "this path does not take that method; see /openapi.json";
+            problem::refusal(StatusCode::METHOD_NOT_ALLOWED, Problem::new(why, "method_not_allowed"))
         })
+        .layer(middleware::from_fn(etag::tag))
         .layer(middleware::from_fn_with_state(app.clone(), count))
+        // Outside of it, because it refuses, too.
+        .layer(middleware::from_fn(problem::in_detail))
+        .layer(middleware::from_fn_with_state(app.clone(), cors::allow))
         .with_state(app)
 }
 

@@ -6,8 +6,8 @@ use baton_proto::Problem;
 use http::{StatusCode, header};
 
 use super::extract::{Peer, credential};
-use super::{answer, ok};
-use crate::answers::Answer;
+use super::ok;
+use super::problem::refusal;
 use crate::proxies::is_forwarded;
 use crate::{App, Error};
 
@@ -24,7 +24,7 @@ pub(super) async fn readyz(State(app): State<App>) -> Result<Response, Error> {
     app.store.now().await?;
     if let Some(used) = app.disks.full().await {
         let error = format!("the disk of the {used} is full: nothing new can be written until there is room again");
-        return Ok(not_ready(error, &Error::DiskFull));
+        return Ok(refusal(StatusCode::SERVICE_UNAVAILABLE, Problem::new(error, Error::DiskFull.code())));
     }
     let newer = *app.newer_schema.lock().expect("nobody panics while holding it");
     if let Some((version, known)) = newer {
@@ -32,14 +32,16 @@ pub(super) async fn readyz(State(app): State<App>) -> Result<Response, Error> {
             "the database has schema version {version}, and this server knows versions up to {known}: \
              stop it and start the newer version of Baton that changed the database"
         );
-        return Ok(not_ready(error, &Error::Unavailable));
+        return Ok(refusal(StatusCode::SERVICE_UNAVAILABLE, Problem::new(error, Error::Unavailable.code())));
     }
     Ok(ok(&serde_json::json!({"status": "ready", "store": app.store.kind(), "loops": app.loops.all()})))
 }
 
-fn not_ready(error: String, why: &Error) -> Response {
-    let problem = Problem { error, code: why.code().into(), request_id: Answer::current_request_id() };
-    answer(StatusCode::SERVICE_UNAVAILABLE, &problem)
+/// Explain the codes of refusals, as docs/errors.md does: `type` of a problem points here.
+#[utoipa::path(get, path = "/docs/errors", tag = "operations",
+    responses((status = 200, description = "A page in HTML", content_type = "text/html")))]
+pub(super) async fn errors() -> Response {
+    (StatusCode::OK, [(header::CONTENT_TYPE, "text/html; charset=utf-8")], super::problem::page()).into_response()
 }
 
 /// Counters, for Prometheus.

@@ -59,7 +59,7 @@ pub(super) async fn list(
     Params(wanted): Params<ListSchedules>,
 ) -> Result<Response, Error> {
     let limit = page_size(wanted.limit)?;
-    let wrong = || Error::Invalid("cursor must be the next_cursor of the page before".into());
+    let wrong = || Error::field("cursor", "must be the next_cursor of the page before");
     let after = wanted.cursor.as_deref().map(|text| text.split_once(SEPARATOR).ok_or_else(wrong)).transpose()?;
     let after = after.map(|(namespace, id)| (namespace.to_owned(), id.to_owned()));
     let page = Page { after, limit };

@@ -35,6 +35,7 @@ pub(super) struct ListWorkers {
     /// Only this namespace.
     namespace: Option<String>,
     /// Only ONLINE, DRAINING or OFFLINE ones.
+    #[param(value_type = Option<baton_proto::words::WorkerStatus>)]
     status: Option<String>,
     /// Only those serving this queue.
     queue: Option<String>,
@@ -58,7 +59,7 @@ pub(super) async fn list(
     let page = Page { after: cursor(wanted.cursor.as_deref())?, limit };
     let status = wanted.status.as_deref().map(|word| {
         service::workers::status_named(word)
-            .ok_or_else(|| Error::Invalid(format!("{word:?} is no status; there are ONLINE, DRAINING and OFFLINE")))
+            .ok_or_else(|| Error::field("status", format!("must be ONLINE, DRAINING or OFFLINE, not {word:?}")))
     });
     let filter = WorkerFilter { namespace: wanted.namespace, status: status.transpose()?, queue: wanted.queue };
     let (workers, total) = service::workers::list(&app, &caller, filter, page, wanted.total).await?;

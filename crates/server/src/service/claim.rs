@@ -64,9 +64,8 @@ async fn found(app: &App, caller: &Caller, worker: WorkerId, claim: &Claim) -> R
     let known = app.workers.get(worker).await?.ok_or_else(|| Error::no_worker(worker))?;
     caller.may_act_for(worker, known.key_id.as_deref(), &known.namespace)?;
     if claim.start && claim.claim_no.is_none() {
-        return Err(Error::Invalid(
-            "start needs claim_no: without it nobody could ask again for runs whose answer was lost".into(),
-        ));
+        let why = "needs claim_no: without it nobody could ask again for runs whose answer was lost";
+        return Err(Error::field("start", why));
     }
     let (queue, kinds) = wanted(&known, claim)?;
     check_status(app, &known).await?;
@@ -163,16 +162,12 @@ impl Drop for Unanswered<'_> {
 fn wanted<'a>(known: &'a KnownWorker, claim: &'a Claim) -> Result<(&'a str, &'a [String]), Error> {
     let queue = claim.queue.as_deref().unwrap_or(&known.queues[0]);
     if !known.queues.iter().any(|own| own == queue) {
-        return Err(Error::Invalid(format!(
-            "the worker registered for the queues {}, not for {queue}",
-            known.queues.join(", ")
-        )));
+        let own = known.queues.join(", ");
+        return Err(Error::field("queue", format!("must be one the worker registered for ({own}), not {queue}")));
     }
     if let Some(other) = claim.types.iter().find(|kind| !known.types.contains(kind)) {
-        return Err(Error::Invalid(format!(
-            "the worker registered for the types {}, not for {other}",
-            known.types.join(", ")
-        )));
+        let own = known.types.join(", ");
+        return Err(Error::field("types", format!("must be some the worker registered for ({own}), not {other}")));
     }
     Ok((queue, if claim.types.is_empty() { &known.types } else { &claim.types }))
 }

@@ -50,7 +50,7 @@ async fn each_held(
 fn failure(report: FailRun, now: Millis) -> Result<Failure, Error> {
     report.code.as_deref().map_or(Ok(()), |code| check_text("code", code))?;
     if report.retry_after_ms.is_some_and(|ms| ms > retry::INTERVAL_MS_MAX) {
-        return Err(Error::Invalid("retry_after_ms must be at most 365 days".into()));
+        return Err(Error::field("retry_after_ms", "must be at most 365 days"));
     }
     Ok(Failure {
         reason: if report.rejected { Reason::Rejected } else { Reason::Error },

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use baton_core::{Millis, token};
-use baton_proto::{CreateKey, CreatedKey, KeyView, RotateKey, Time};
+use baton_proto::{CreateKey, CreatedKey, KeyView, RotateKey, Time, Whoami};
 use baton_store::{Key, NewKey, Rotation, Scope};
 
 use super::{audit, check_name};
@@ -28,12 +28,13 @@ pub async fn create(app: &App, caller: &Caller, wanted: CreateKey) -> Result<Cre
         app.namespaces.check("namespace", namespace)?;
     }
     if wanted.scopes.is_empty() {
-        return Err(Error::Invalid("scopes must name at least one of admin, submit, worker, read".into()));
+        return Err(Error::field("scopes", "must name at least one of admin, submit, worker, read"));
     }
     let mut scopes = Vec::new();
     for word in &wanted.scopes {
-        let scope = scope_named(word)
-            .ok_or_else(|| Error::Invalid(format!("{word:?} is no scope; there are admin, submit, worker and read")))?;
+        let scope = scope_named(word).ok_or_else(|| {
+            Error::field("scopes", format!("must be some of admin, submit, worker and read, not {word:?}"))
+        })?;
         if !scopes.contains(&scope) {
             scopes.push(scope);
         }
@@ -48,7 +49,7 @@ pub async fn create(app: &App, caller: &Caller, wanted: CreateKey) -> Result<Cre
 fn life(expires_in_ms: Option<u64>) -> Result<Option<Millis>, Error> {
     match expires_in_ms {
         Some(ms) if ms == 0 || ms > LIFE_MS_MAX => {
-            Err(Error::Invalid("expires_in_ms must be more than 0 and at most ten years".into()))
+            Err(Error::field("expires_in_ms", "must be more than 0 and at most ten years"))
         }
         ms => Ok(ms.map(|ms| ms as Millis)),
     }
@@ -101,13 +102,27 @@ pub async fn list(app: &App, caller: &Caller) -> Result<Vec<KeyView>, Error> {
         .collect())
 }
 
+/// Who is calling. Any key may ask.
+pub async fn whoami(app: &App, caller: &Caller) -> Result<Whoami, Error> {
+    // The one in the settings is in no table.
+    let known = app.store.keys().await?.into_iter().find(|key| key.id == caller.key_id);
+    let (name, expires_at) = known.map_or_else(|| (caller.key_id.clone(), None), |key| (key.name, key.expires_at));
+    Ok(Whoami {
+        id: caller.key_id.clone(),
+        name,
+        scopes: caller.scopes.iter().map(|scope| scope_name(*scope).to_owned()).collect(),
+        namespace: caller.namespace.clone(),
+        expires_at: expires_at.map(Time),
+    })
+}
+
 /// Gives a key another secret, which is shown this once. The one it has stays good for a while, so that whoever uses it can
 /// take the new one in turn. Whatever the key has done and holds stays its own.
 pub async fn rotate(app: &App, caller: &Caller, id: &str, wanted: RotateKey) -> Result<CreatedKey, Error> {
     caller.has(Scope::Admin)?;
     let overlap_ms = wanted.overlap_ms.unwrap_or(OVERLAP_MS);
     if overlap_ms > OVERLAP_MS_MAX {
-        return Err(Error::Invalid("overlap_ms must be at most 90 days".into()));
+        return Err(Error::field("overlap_ms", "must be at most 90 days"));
     }
     let lives_ms = life(wanted.expires_in_ms)?;
     let keys = app.store.keys().await?;

@@ -283,7 +283,7 @@ pub(crate) async fn visible(app: &App, caller: &Caller, scope: Scope, run: RunId
 /// Checks a name that a person chose.
 pub(crate) fn check_name(what: &str, name: &str) -> Result<(), Error> {
     if name.is_empty() {
-        return Err(Error::Invalid(format!("{what} must not be empty")));
+        return Err(Error::field(what.to_owned(), "must not be empty"));
     }
     check_text(what, name)
 }
@@ -292,10 +292,10 @@ pub(crate) fn check_name(what: &str, name: &str) -> Result<(), Error> {
 pub(crate) fn check_plain_name(what: &str, name: &str) -> Result<(), Error> {
     check_name(what, name)?;
     if name.contains('/') {
-        return Err(Error::Invalid(format!("{what} must not contain /, which parts addresses: {name:?}")));
+        return Err(Error::field(what.to_owned(), format!("must not contain /, which parts addresses: {name:?}")));
     }
     if name.trim() != name {
-        return Err(Error::Invalid(format!("{what} must not begin or end with white space: {name:?}")));
+        return Err(Error::field(what.to_owned(), format!("must not begin or end with white space: {name:?}")));
     }
     Ok(())
 }
@@ -303,10 +303,10 @@ pub(crate) fn check_plain_name(what: &str, name: &str) -> Result<(), Error> {
 /// Checks a short text that may be empty.
 pub(crate) fn check_text(what: &str, text: &str) -> Result<(), Error> {
     if text.len() > NAME_BYTES_MAX {
-        return Err(Error::Invalid(format!("{what} must be at most {NAME_BYTES_MAX} bytes long")));
+        return Err(Error::field(what.to_owned(), format!("must be at most {NAME_BYTES_MAX} bytes long")));
     }
     if text.chars().any(char::is_control) {
-        return Err(Error::Invalid(format!("{what} must not contain control characters")));
+        return Err(Error::field(what.to_owned(), "must not contain control characters"));
     }
     Ok(())
 }

@@ -50,7 +50,7 @@ pub async fn pause(
     let until = match (pause.until, pause.for_ms) {
         (None, None) => Millis::MAX,
         (Some(until), None) if until.0 > now => until.0,
-        (Some(_), None) => return Err(Error::Invalid("until must be in the future".into())),
+        (Some(_), None) => return Err(Error::field("until", "must be in the future")),
         (None, Some(ms)) => now.saturating_add(i64::try_from(ms).unwrap_or(Millis::MAX)),
         (Some(_), Some(_)) => return Err(Error::Invalid("give until or for_ms, not both".into())),
     };
@@ -73,13 +73,13 @@ pub async fn limit(
     limits: QueueLimits,
 ) -> Result<QueueView, Error> {
     if limits.rate_per_second.flatten().is_some_and(|rate| !(rate > 0.0 && rate <= 1_000_000.0)) {
-        return Err(Error::Invalid("rate_per_second must be above 0 and at most 1,000,000; pause to stop".into()));
+        return Err(Error::field("rate_per_second", "must be above 0 and at most 1,000,000; pause to stop"));
     }
     if limits.key_limit.flatten() == Some(0) {
-        return Err(Error::Invalid("key_limit must be at least 1; pause to stop".into()));
+        return Err(Error::field("key_limit", "must be at least 1; pause to stop"));
     }
     if limits.backlog_max.flatten().is_some_and(|most| i64::try_from(most).is_err()) {
-        return Err(Error::Invalid("backlog_max is too large".into()));
+        return Err(Error::field("backlog_max", "is too large"));
     }
     let change = QueueChange {
         paused_until: None,

@@ -106,7 +106,7 @@ async fn is_offline(app: &App, worker: WorkerId) -> Result<bool, Error> {
 fn check(worker: &RegisterWorker) -> Result<(), Error> {
     check_name("namespace", &worker.namespace)?;
     if worker.types.is_empty() {
-        return Err(Error::Invalid("types must name at least one type the worker can do".into()));
+        return Err(Error::field("types", "must name at least one type the worker can do"));
     }
     if worker.types.len() > NAMES_MAX || worker.queues.len() > NAMES_MAX || worker.labels.len() > NAMES_MAX {
         return Err(Error::Invalid(format!("a worker may name at most {NAMES_MAX} queues, types and labels each")));
@@ -126,9 +126,9 @@ fn check(worker: &RegisterWorker) -> Result<(), Error> {
         check_text("labels", value)?;
     }
     match worker.max_concurrent {
-        Some(0) => Err(Error::Invalid("max_concurrent must be at least 1".into())),
+        Some(0) => Err(Error::field("max_concurrent", "must be at least 1")),
         Some(many) if many > CONCURRENT_MAX => {
-            Err(Error::Invalid(format!("max_concurrent must be at most {CONCURRENT_MAX}")))
+            Err(Error::field("max_concurrent", format!("must be at most {CONCURRENT_MAX}")))
         }
         Some(_) | None => Ok(()),
     }

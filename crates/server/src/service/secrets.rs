@@ -44,7 +44,7 @@ pub async fn rotate(app: &App, caller: &Caller, wanted: RotateSecret) -> Result<
     may(caller)?;
     let overlap_ms = wanted.overlap_ms.unwrap_or(OVERLAP_MS as u64);
     if overlap_ms > OVERLAP_MS_MAX {
-        return Err(Error::Invalid("overlap_ms must be at most 90 days".into()));
+        return Err(Error::field("overlap_ms", "must be at most 90 days"));
     }
     let rotated = app.secrets.rotate(overlap_ms as Millis).await?;
     // Only a hint: others look every few seconds, and when they meet a generation that they do not know.

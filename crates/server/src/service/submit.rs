@@ -121,8 +121,8 @@ async fn all_or_none(app: &App, caller: &Caller, runs: Vec<SubmitRun>) -> Result
     let several = runs.len() > 1;
     for (index, run) in runs.iter().enumerate() {
         check(app, caller, run).map_err(|error| match error {
-            Error::Invalid(why) if several => Error::Invalid(format!("runs[{index}]: {why}")),
-            other => other,
+            error if several => error.within(&format!("runs[{index}]")),
+            error => error,
         })?;
     }
     let names = runs.iter().map(lane_name).collect();
@@ -292,7 +292,7 @@ pub(crate) fn check_run(app: &App, run: &SubmitRun) -> Result<(), Error> {
         text.as_deref().map_or(Ok(()), |text| check_name(what, text).and_then(|()| check_text(what, text)))?;
     }
     if run.priority.is_some_and(|priority| priority > PRIORITY_MAX) {
-        return Err(Error::Invalid(format!("priority must be 0 to {PRIORITY_MAX}")));
+        return Err(Error::field("priority", format!("must be 0 to {PRIORITY_MAX}")));
     }
     if run.delay_ms.is_some() && run.due_at.is_some() {
         return Err(Error::Invalid("give delay_ms or due_at, not both".into()));
@@ -302,7 +302,7 @@ pub(crate) fn check_run(app: &App, run: &SubmitRun) -> Result<(), Error> {
     {
         return Err(Error::Invalid("a run can be due at most 100 years from now".into()));
     }
-    options(run).map_or(Ok(()), |options| options.check().map_err(Error::Invalid))?;
+    options(run).map_or(Ok(()), |options| options.check().map_err(Error::by_rule))?;
     let mut codes = run.retry.iter().flat_map(|policy| &policy.non_retryable);
     // Checked as the code of a failure is. A NUL in one would also make every claim of its queue fail in PostgreSQL.
     codes.try_for_each(|code| check_name("retry.non_retryable", code))?;

@@ -51,6 +51,7 @@ impl Settings {
         }
         self.check_urls()?;
         crate::proxies::Proxies::parse(&self.trusted_proxies)?;
+        crate::http::Origins::parse(&self.cors_origins)?;
         self.check_tls()?;
         self.check_limits()?;
         self.check_spans()?;

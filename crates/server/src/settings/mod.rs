@@ -144,6 +144,8 @@ pub struct Settings {
     /// Addresses and networks of proxies, with commas between them, that are believed when they say
     /// in `Forwarded` or `X-Forwarded-For` whom they speak for.
     pub trusted_proxies: String,
+    /// Origins whose pages may call the API from a browser, with commas between them; `*` is all of them.
+    pub cors_origins: String,
     /// How long a client may take to send a request's headers.
     pub header_timeout_ms: u64,
     /// How long a connection may be idle between requests.
@@ -342,6 +344,7 @@ impl Default for Settings {
             connections_per_address_max: 8_000,
             requests_per_address_max: 20_000,
             trusted_proxies: String::new(),
+            cors_origins: String::new(),
             header_timeout_ms: 10_000,
             idle_timeout_ms: 120_000,
             body_timeout_ms: 60_000,

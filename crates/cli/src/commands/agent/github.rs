@@ -234,7 +234,13 @@ mod tests {
     use super::*;
 
     fn refused(status: u16, code: &str) -> ClientError {
-        ClientError::Refused { status, code: code.into(), message: "GitHub answered 403: no".into(), retry_after: None }
+        ClientError::Refused {
+            status,
+            code: code.into(),
+            message: "GitHub answered 403: no".into(),
+            field: None,
+            retry_after: None,
+        }
     }
 
     #[test]

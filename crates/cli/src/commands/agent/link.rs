@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     fn refused(status: u16, code: &str) -> ClientError {
-        ClientError::Refused { status, code: code.into(), message: String::new(), retry_after: None }
+        ClientError::Refused { status, code: code.into(), message: String::new(), field: None, retry_after: None }
     }
 
     #[test]

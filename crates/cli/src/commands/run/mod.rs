@@ -163,6 +163,7 @@ async fn list(client: &Client, args: ListArgs) -> Result<(), Exit> {
         limit: Some(args.limit),
         cursor: args.cursor,
         total: args.total,
+        ..RunFilter::default()
     };
     args.format.print(&client.runs(&filter).await.map_err(flags::RUN_LIST.explain())?, show::page);
     Ok(())

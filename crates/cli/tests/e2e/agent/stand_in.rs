@@ -199,7 +199,7 @@ async fn answer(asked: &Asked, talk: &watch::Sender<Talk>) -> Option<(&'static s
 }
 
 fn problem(code: &str) -> Problem {
-    Problem { error: format!("the stand-in says {code}"), code: code.into(), request_id: None }
+    Problem::new(format!("the stand-in says {code}"), code)
 }
 
 fn ok(answer: &impl Serialize) -> (&'static str, Vec<u8>) {

@@ -170,8 +170,8 @@ impl IntoResponse for UploadError {
             UploadError::WrongVersion => (StatusCode::PRECONDITION_FAILED, "upload_version"),
             UploadError::WrongType => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "upload_type"),
         };
-        let (error, code, request_id) = (self.to_string(), code.into(), Answer::current_request_id());
-        let mut response = (status, Json(Problem { error, code, request_id })).into_response();
+        let problem = Problem { request_id: Answer::current_request_id(), ..Problem::new(self.to_string(), code) };
+        let mut response = (status, Json(problem)).into_response();
         let fields = response.headers_mut();
         fields.insert("tus-resumable", HeaderValue::from_static(VERSION));
         match self {

@@ -58,7 +58,7 @@ pub(super) async fn logs(
     let reader = shown.reader()?;
     let limit = query.limit.unwrap_or(logs::PAGE_LINES);
     if !(1..=logs::LINES_MAX).contains(&limit) {
-        return Err(Error::Invalid(format!("limit must be 1 to {}", logs::LINES_MAX)));
+        return Err(Error::field("limit", format!("must be 1 to {}", logs::LINES_MAX)));
     }
     let after = query.after.unwrap_or(0);
     let wants_stream = headers.get(ACCEPT).is_some_and(|accept| accept.as_bytes().starts_with(b"text/event-stream"));

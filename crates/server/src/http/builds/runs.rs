@@ -114,12 +114,15 @@ pub(super) fn upload_id(text: &str) -> Result<UploadId, Error> {
 }
 
 fn priority(text: &str) -> Result<u8, Error> {
-    text.trim().parse().map_err(|_| Error::Invalid("priority must be 0 to 9".into()))
+    text.trim().parse().map_err(|_| Error::field("priority", "must be 0 to 9"))
 }
 
 pub(super) fn header_text(headers: &HeaderMap, name: &str) -> Result<Option<String>, Error> {
     let Some(value) = headers.get(name) else { return Ok(None) };
-    value.to_str().map(|text| Some(text.to_owned())).map_err(|_| Error::Invalid(format!("{name} must be plain text")))
+    value
+        .to_str()
+        .map(|text| Some(text.to_owned()))
+        .map_err(|_| Error::field(name.to_owned(), format!("must be plain text")))
 }
 
 #[derive(Debug, Default, Deserialize, IntoParams)]

@@ -40,6 +40,7 @@ pub(super) struct ListClaims {
     /// The namespace; `default` unless given.
     namespace: Option<String>,
     /// Only this state.
+    #[param(value_type = Option<baton_proto::words::ClaimState>)]
     state: Option<String>,
     /// 1 to 1,000; 50 unless given.
     limit: Option<usize>,
@@ -56,7 +57,7 @@ pub(super) async fn list(
     Path(pool): Path<String>,
     Params(wanted): Params<ListClaims>,
 ) -> Result<Response, Error> {
-    let wrong = |word: &str| Error::Invalid(format!("{word:?} is no state of a claim"));
+    let wrong = |word: &str| Error::field("state", format!("must be a state of a claim, not {word:?}"));
     let state = wanted.state.as_deref().map(|word| ClaimState::parse(word).ok_or_else(|| wrong(word))).transpose()?;
     let page = Page { after: cursor(wanted.cursor.as_deref())?, limit: page_size(wanted.limit)? };
     let namespace = wanted.namespace.as_deref().unwrap_or(NAMESPACE_DEFAULT);

@@ -70,7 +70,7 @@ async fn list(
     Params(wanted): Params<ListPools>,
 ) -> Result<Response, Error> {
     let limit = page_size(wanted.limit)?;
-    let wrong = || Error::Invalid("cursor must be the next_cursor of the page before".into());
+    let wrong = || Error::field("cursor", "must be the next_cursor of the page before");
     let after = wanted.cursor.as_deref().map(|text| text.split_once(SEPARATOR).ok_or_else(wrong)).transpose()?;
     let after = after.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
     let found = pools::read::list(&app, &caller, wanted.namespace.as_deref(), Page { after, limit }).await?;

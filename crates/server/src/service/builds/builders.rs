@@ -80,12 +80,12 @@ fn check(new: &RegisterBuilder) -> Result<(&str, &Capabilities), Error> {
     check_name("name", name)?;
     check_text("name", name)?;
     if capabilities.platforms.len() > PLATFORMS_MAX {
-        return Err(Error::Invalid(format!("capabilities.platforms may name {PLATFORMS_MAX} platforms")));
+        return Err(Error::field("capabilities.platforms", format!("may name {PLATFORMS_MAX} platforms")));
     }
     capabilities.platforms.iter().try_for_each(|platform| check_name("capabilities.platforms", platform))?;
     match capabilities.max_concurrent_builds {
         Some(many) if !(1..=CONCURRENT_MAX).contains(&many) => {
-            Err(Error::Invalid(format!("capabilities.maxConcurrentBuilds must be 1 to {CONCURRENT_MAX}")))
+            Err(Error::field("capabilities.maxConcurrentBuilds", format!("must be 1 to {CONCURRENT_MAX}")))
         }
         Some(_) | None => Ok((name, capabilities)),
     }

@@ -105,7 +105,7 @@ fn check(new: &SubmitGitBuild) -> Result<(), Error> {
     }
     for (what, text) in [("source_url", &new.source_url), ("docker_image", &new.docker_image)] {
         if text.is_empty() || text.len() > URL_BYTES_MAX {
-            return Err(Error::Invalid(format!("{what} must have 1 to {URL_BYTES_MAX} bytes")));
+            return Err(Error::field(what.to_owned(), format!("must have 1 to {URL_BYTES_MAX} bytes")));
         }
         check_text(what, text)?;
     }
@@ -113,12 +113,12 @@ fn check(new: &SubmitGitBuild) -> Result<(), Error> {
     for (what, text) in [("source_url", &new.source_url), ("ref", &new.reference), ("docker_image", &new.docker_image)]
     {
         if text.starts_with('-') {
-            return Err(Error::Invalid(format!("{what} must not begin with a dash")));
+            return Err(Error::field(what.to_owned(), format!("must not begin with a dash")));
         }
     }
     match new.priority {
         Some(priority) if priority > baton_core::order::PRIORITY_MAX => {
-            Err(Error::Invalid(format!("priority must be 0 to {}", baton_core::order::PRIORITY_MAX)))
+            Err(Error::field("priority", format!("must be 0 to {}", baton_core::order::PRIORITY_MAX)))
         }
         Some(_) | None => Ok(()),
     }

@@ -27,7 +27,7 @@ pub async fn add(app: &App, proof: &Proof<'_>, id: &str, logs: NewLogs) -> Resul
         NewLogs::Many { logs, first_line } => (logs, first_line),
     };
     if first == Some(0) {
-        return Err(Error::Invalid("first_line counts from 1".into()));
+        return Err(Error::field("first_line", "counts from 1"));
     }
     if lines.len() > LINES_MAX {
         return Err(Error::Invalid(format!("at most {LINES_MAX} lines in one call, not {}", lines.len())));

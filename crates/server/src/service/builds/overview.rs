@@ -114,7 +114,7 @@ pub async fn report(app: &App, caller: &Caller, report: Value) -> Result<String,
     let namespace = namespace_of(caller);
     caller.may(Scope::Worker, namespace)?;
     let worker = report.get("worker_id").or_else(|| report.get("workerId")).and_then(Value::as_str);
-    let worker = worker.ok_or_else(|| Error::Invalid("worker_id is missing: whose report is it?".into()))?;
+    let worker = worker.ok_or_else(|| Error::field("worker_id", "is missing: whose report is it?"))?;
     check_name("worker_id", worker)?;
     let at = app.store.now().await?;
     let date = Time(at).to_string().chars().take("2000-01-01".len()).collect::<String>();

@@ -46,7 +46,7 @@ pub fn check(app: &App, caller: &Caller, wishes: &Wishes) -> Result<(), Error> {
     }
     match wishes.priority {
         Some(priority) if priority > PRIORITY_MAX => {
-            Err(Error::Invalid(format!("priority must be 0 to {PRIORITY_MAX}")))
+            Err(Error::field("priority", format!("must be 0 to {PRIORITY_MAX}")))
         }
         Some(_) | None => Ok(()),
     }

@@ -115,7 +115,7 @@ async fn join_soon(app: &App, order: OrderId, machine_id: &str, token: &Hash) ->
 fn nonce(text: &str) -> Result<[u8; 16], Error> {
     let is_hexadecimal = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let bits = u128::from_str_radix(text, 16).ok().filter(|_| is_hexadecimal);
-    bits.map(u128::to_be_bytes).ok_or_else(|| Error::Invalid("nonce must be 32 hexadecimal digits".into()))
+    bits.map(u128::to_be_bytes).ok_or_else(|| Error::field("nonce", "must be 32 hexadecimal digits"))
 }
 
 /// Refuses whoever speaks for a runner that is not theirs.
@@ -161,8 +161,8 @@ async fn look(app: &App, runner: RunnerId) -> Result<RunnerOrder, Error> {
 /// Notes a signal. One that changes nothing is no error: the agent is told what to do instead.
 pub async fn signal(app: &App, runner: RunnerId, said: SignalRunner) -> Result<SignalledRunner, Error> {
     if said.signal.is_about_run() != said.run_id.is_some() {
-        let why = "is needed with every signal but UD_OK, and not with that".into();
-        return Err(Error::InvalidField { field: "run_id", why });
+        let why = "is needed with every signal but UD_OK, and not with that";
+        return Err(Error::field("run_id", why));
     }
     if let Some(run_id) = &said.run_id {
         super::claims::check_run_id(run_id)?;

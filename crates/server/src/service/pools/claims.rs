@@ -162,7 +162,7 @@ pub(super) fn check_run_id(run_id: &str) -> Result<(), Error> {
         true => Ok(()),
         false => {
             let why = format!("must be 1 to {RUN_ID_BYTES_MAX} letters, digits, and . _ : -");
-            Err(Error::InvalidField { field: "run_id", why })
+            Err(Error::field("run_id", why))
         }
     }
 }
@@ -170,7 +170,7 @@ pub(super) fn check_run_id(run_id: &str) -> Result<(), Error> {
 /// Checks what was asked for against what the pool can ever have.
 fn new_claim(app: &App, caller: &Caller, pool: &Pool, wanted: OpenClaim) -> Result<NewPoolClaim, Error> {
     let spec = &pool.spec;
-    let invalid = |field, why: String| Err(Error::InvalidField { field, why });
+    let invalid = |field: &'static str, why: String| Err(Error::field(field, why));
     check_run_id(&wanted.run_id)?;
     let count = wanted.count.unwrap_or(1);
     if count == 0 || count > spec.max_size {
@@ -199,7 +199,7 @@ fn new_claim(app: &App, caller: &Caller, pool: &Pool, wanted: OpenClaim) -> Resu
     }
     let said = OpenClaim { count: Some(count), priority: Some(priority), ..wanted.clone() };
     let machines = Wanted { cpu: wanted.cpu, memory_mib: wanted.memory_mib, types: wanted.types, usage: wanted.usage };
-    machines.check().map_err(Error::Invalid)?;
+    machines.check().map_err(Error::by_rule)?;
     // Without the provider nobody knows, and another server may have it.
     let kinds = app.pools.providers.get(&spec.provider).map(|provider| provider.kinds(spec)).unwrap_or_default();
     let can_be = |kind: &String| machines.types.iter().any(|pattern| can_be_alike(pattern, kind));

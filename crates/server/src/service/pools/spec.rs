@@ -82,11 +82,12 @@ pub(super) fn check(app: &App, caller: &Caller, spec: &PoolSpec) -> Result<(), E
     let Some(provider) = app.pools.providers.get(&spec.provider) else {
         let names = app.pools.providers.names().join(", ");
         let hint = match spec.provider.as_str() {
-            "ec2" => ", and was built without the feature ec2",
-            "command" => ", and no pool_command_directory",
+            "ec2" => ": this server was built without the feature ec2",
+            "command" => ": this server has no pool_command_directory",
             _ => "",
         };
-        return Err(Error::Invalid(format!("there is no provider {}; this server has {names}{hint}", spec.provider)));
+        let why = format!("must be one of {names}, not {}{hint}", spec.provider);
+        return Err(Error::field("provider", why));
     };
     // Whoever says what such agents run says what runs next to the server: that is not for the administrator of a part.
     if provider.runs_here() && caller.namespace.is_some() {
@@ -101,7 +102,7 @@ pub(super) fn check(app: &App, caller: &Caller, spec: &PoolSpec) -> Result<(), E
         }
         app.settings.has_github_access().map_err(Error::Invalid)?;
     }
-    spec.check().and_then(|()| providers::check_options(&spec.options)).map_err(Error::Invalid)?;
+    spec.check().and_then(|()| providers::check_options(&spec.options)).map_err(Error::by_rule)?;
     let mut own = spec.clone();
     GithubScope::strip(&mut own.options);
     provider.check(&own).map_err(Error::Invalid)

@@ -47,10 +47,10 @@ pub async fn backfill(
 ) -> Result<BackfilledSchedule, Error> {
     let schedule = find(app, caller, Scope::Submit, namespace, id).await?;
     if from > to {
-        return Err(Error::Invalid("from must not be after to".into()));
+        return Err(Error::field("from", "must not be after to"));
     }
     if to > app.store.now().await? {
-        return Err(Error::Invalid("to must have passed: what is to come fires by itself".into()));
+        return Err(Error::field("to", "must have passed: what is to come fires by itself"));
     }
     let spec = Spec::read(app, &schedule)?;
     let rule = spec.rule()?;

@@ -60,7 +60,7 @@ pub async fn fires(
 /// When a schedule fires next, whether it is paused or not.
 pub async fn next(app: &App, caller: &Caller, namespace: &str, id: &str, count: usize) -> Result<Vec<Time>, Error> {
     if !(1..=NEXT_MAX).contains(&count) {
-        return Err(Error::Invalid(format!("count must be 1 to {NEXT_MAX}")));
+        return Err(Error::field("count", format!("must be 1 to {NEXT_MAX}")));
     }
     let schedule = find(app, caller, Scope::Read, namespace, id).await?;
     let now = app.time.now().await?;

@@ -128,12 +128,9 @@ impl Spec {
             return Err(invalid("max_catchup", format!("must be 1 to {CATCHUP_MAX}")));
         }
         if self.run.run_timeout_ms.is_some_and(|ms| !(1..=100 * INTERVAL_MS_MAX).contains(&ms)) {
-            return Err(Error::Invalid("run.run_timeout_ms must be more than nothing and at most 100 years".into()));
+            return Err(Error::field("run.run_timeout_ms", "must be more than nothing and at most 100 years"));
         }
-        submit::check_run(app, &self.as_submitted()).map_err(|error| match error {
-            Error::Invalid(why) => Error::Invalid(format!("run.{why}")),
-            other => other,
-        })?;
+        submit::check_run(app, &self.as_submitted()).map_err(|error| error.within("run"))?;
         match self.plain().len() > SPEC_BYTES_MAX {
             true => Err(Error::TooLarge { limit: SPEC_BYTES_MAX }),
             false => Ok(cron),

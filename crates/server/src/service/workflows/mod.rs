@@ -27,18 +27,18 @@ pub const VERSION_MARK: char = '@';
 
 /// An error in a field with this name.
 pub fn invalid(field: &'static str, why: impl Into<String>) -> Error {
-    Error::InvalidField { field, why: why.into() }
+    Error::field(field, why)
 }
 
 /// Checks a name that a person chose.
 pub(crate) fn check_field(field: &'static str, name: &str) -> Result<(), Error> {
-    check_name("", name).map_err(|error| in_field(field, error))
+    check_name(field, name)
 }
 
 /// Says which field an error is about.
 pub(crate) fn in_field(field: &'static str, error: Error) -> Error {
     match error {
-        Error::Invalid(why) => invalid(field, why.trim_start()),
+        Error::Invalid(why) | Error::InvalidField { why, .. } => invalid(field, why),
         other => other,
     }
 }

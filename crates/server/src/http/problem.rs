@@ -1,0 +1,106 @@
+//! Refusals: `{error, code}` for everybody, and problem details (RFC 9457) for callers that accept them.
+
+use std::fmt::Write;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::Response;
+use baton_proto::{Problem, ProblemDetails};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+
+use super::answer;
+use crate::answers::Answer;
+
+/// How problem details are called.
+const DETAILS: &str = "application/problem+json";
+/// Where codes are explained.
+const PAGE: &str = "/docs/errors";
+
+/// A refusal, as those see it who accept nothing else.
+pub(super) fn refusal(status: StatusCode, problem: Problem) -> Response {
+    let problem = Problem { request_id: Answer::current_request_id(), ..problem };
+    let mut response = answer(status, &problem);
+    response.extensions_mut().insert(problem);
+    response
+}
+
+/// Gives refusals as problem details to those who accept them.
+pub(super) async fn in_detail(request: Request, next: Next) -> Response {
+    if !accepts(request.headers()) {
+        return next.run(request).await;
+    }
+    let request_id = request.extensions().get::<Answer>().and_then(|answer| answer.about().request_id);
+    let response = next.run(request).await;
+    let Some(problem) = response.extensions().get::<Problem>().cloned() else { return response };
+    let (mut head, _) = response.into_parts();
+    let details = details(head.status, problem, request_id);
+    head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(DETAILS));
+    head.headers.remove(header::CONTENT_LENGTH);
+    Response::from_parts(head, Body::from(serde_json::to_vec(&details).unwrap_or_default()))
+}
+
+fn accepts(headers: &HeaderMap) -> bool {
+    let lists = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    lists.flat_map(|list| list.split(',')).any(|one| {
+        let mut parts = one.split(';').map(str::trim);
+        let is_named = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case(DETAILS));
+        is_named && !parts.any(|parameter| matches!(parameter, "q=0" | "q=0.0"))
+    })
+}
+
+fn details(status: StatusCode, problem: Problem, request_id: Option<String>) -> ProblemDetails {
+    let Problem { error, code, field, .. } = problem;
+    let title = code.replace('_', " ");
+    let title = title[..1].to_uppercase() + &title[1..];
+    let (kind, status) = (format!("{PAGE}#{code}"), status.as_u16());
+    ProblemDetails { kind, title, status, detail: error.clone(), code, field, request_id, error }
+}
+
+/// docs/errors.md as a page on which every code can be pointed at.
+pub(super) fn page() -> String {
+    let mut page =
+        String::from("<!doctype html><html lang=en><meta charset=utf-8><title>Errors of Baton</title><table>");
+    let rows = include_str!("../../../../docs/errors.md").lines().filter(|line| line.starts_with("| `"));
+    for row in rows {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let codes = cells[0].split(',').map(|code| code.trim().trim_matches('`'));
+        let codes = codes.map(|code| format!("<code id={code}>{code}</code>")).collect::<Vec<_>>().join(", ");
+        let rest = cells[1..].iter().map(|cell| format!("<td>{}", escaped(cell))).collect::<String>();
+        // Writing to a string cannot fail.
+        let _ = write!(page, "<tr><td>{codes}{rest}");
+    }
+    page + "</table></html>"
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('`', "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_names_problem_details_gets_them() {
+        for (accept, expected) in [
+            ("application/problem+json", true),
+            ("application/json, Application/Problem+JSON;q=0.9", true),
+            ("application/problem+json;q=0", false),
+            ("application/json", false),
+            ("*/*", false),
+        ] {
+            let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(accept))]);
+            assert_eq!(accepts(&headers), expected, "{accept}");
+        }
+        assert!(!accepts(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn every_code_has_its_place_on_the_page() {
+        let page = page();
+        for code in ["queue_full", "unknown_worker", "invalid", "method_not_allowed"] {
+            assert!(page.contains(&format!("<code id={code}>")), "{code}");
+        }
+    }
+}
