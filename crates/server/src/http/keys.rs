@@ -76,7 +76,7 @@ pub(super) async fn revoke(
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ListAudit {
-    /// 1 to 1,000; 50 unless given.
+    /// 1 to 1,000. [default: 50]
     limit: Option<usize>,
     /// The next_cursor of the page before.
     cursor: Option<String>,

@@ -130,7 +130,7 @@ pub(super) struct ListRuns {
     /// serves this: it reads identifiers from the newest on.
     #[param(pattern = "^[0-9A-Fa-f]{4,12}$")]
     id_suffix: Option<String>,
-    /// 1 to 1,000; 50 unless given.
+    /// 1 to 1,000. [default: 50]
     limit: Option<usize>,
     /// The next_cursor of the page before.
     cursor: Option<String>,

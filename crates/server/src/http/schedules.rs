@@ -42,7 +42,7 @@ pub(super) async fn create(
 pub(super) struct ListSchedules {
     /// Only this namespace.
     namespace: Option<String>,
-    /// 1 to 1,000; 50 unless given.
+    /// 1 to 1,000. [default: 50]
     limit: Option<usize>,
     /// The next_cursor of the page before.
     cursor: Option<String>,
@@ -169,7 +169,7 @@ pub(super) async fn backfill(
 pub(super) struct ListFires {
     /// The namespace; `default` unless given.
     namespace: Option<String>,
-    /// 1 to 1,000; 50 unless given.
+    /// 1 to 1,000. [default: 50]
     limit: Option<usize>,
     /// The next_cursor of the page before.
     cursor: Option<String>,

@@ -39,7 +39,7 @@ pub(super) struct ListWorkers {
     status: Option<String>,
     /// Only those serving this queue.
     queue: Option<String>,
-    /// 1 to 1,000; 50 unless given.
+    /// 1 to 1,000. [default: 50]
     limit: Option<usize>,
     /// The next_cursor of the page before.
     cursor: Option<String>,

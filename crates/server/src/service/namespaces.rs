@@ -133,8 +133,8 @@ fn named(limits: &NamespaceLimits) -> [(&'static str, Option<u64>); 3] {
 
 fn check_limit(what: &str, limit: Option<u64>) -> Result<(), Error> {
     match limit {
-        Some(0) => Err(Error::field(what.to_owned(), format!("must be at least 1; disable the namespace to stop it"))),
-        Some(most) if i64::try_from(most).is_err() => Err(Error::field(what.to_owned(), format!("is too large"))),
+        Some(0) => Err(Error::field(what.to_owned(), "must be at least 1; disable the namespace to stop it")),
+        Some(most) if i64::try_from(most).is_err() => Err(Error::field(what.to_owned(), "is too large")),
         Some(_) | None => Ok(()),
     }
 }

@@ -119,10 +119,7 @@ fn priority(text: &str) -> Result<u8, Error> {
 
 pub(super) fn header_text(headers: &HeaderMap, name: &str) -> Result<Option<String>, Error> {
     let Some(value) = headers.get(name) else { return Ok(None) };
-    value
-        .to_str()
-        .map(|text| Some(text.to_owned()))
-        .map_err(|_| Error::field(name.to_owned(), format!("must be plain text")))
+    value.to_str().map(|text| Some(text.to_owned())).map_err(|_| Error::field(name.to_owned(), "must be plain text"))
 }
 
 #[derive(Debug, Default, Deserialize, IntoParams)]

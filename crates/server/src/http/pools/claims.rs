@@ -42,7 +42,7 @@ pub(super) struct ListClaims {
     /// Only this state.
     #[param(value_type = Option<baton_proto::words::ClaimState>)]
     state: Option<String>,
-    /// 1 to 1,000; 50 unless given.
+    /// 1 to 1,000. [default: 50]
     limit: Option<usize>,
     /// The next_cursor of the page before.
     cursor: Option<String>,

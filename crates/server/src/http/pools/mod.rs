@@ -55,7 +55,7 @@ async fn create(State(app): State<App>, Auth(caller): Auth, Json(wanted): Json<C
 struct ListPools {
     /// Only this namespace.
     namespace: Option<String>,
-    /// 1 to 1,000; 50 unless given.
+    /// 1 to 1,000. [default: 50]
     limit: Option<usize>,
     /// The next_cursor of the page before.
     cursor: Option<String>,

@@ -24,7 +24,7 @@ pub(super) struct ListRunners {
     /// Only this state; all but `gone` unless given.
     #[param(value_type = Option<baton_proto::words::RunnerState>)]
     state: Option<String>,
-    /// 1 to 1,000; 50 unless given.
+    /// 1 to 1,000. [default: 50]
     limit: Option<usize>,
     /// The next_cursor of the page before.
     cursor: Option<String>,

@@ -113,7 +113,7 @@ fn check(new: &SubmitGitBuild) -> Result<(), Error> {
     for (what, text) in [("source_url", &new.source_url), ("ref", &new.reference), ("docker_image", &new.docker_image)]
     {
         if text.starts_with('-') {
-            return Err(Error::field(what.to_owned(), format!("must not begin with a dash")));
+            return Err(Error::field(what.to_owned(), "must not begin with a dash"));
         }
     }
     match new.priority {
