@@ -19,6 +19,8 @@ pub struct RunFilter {
     pub worker: Option<String>,
     /// With this key.
     pub key: Option<String>,
+    /// With an identifier that ends with these 4 to 12 hexadecimal digits.
+    pub id_suffix: Option<String>,
     /// At most this many.
     pub limit: Option<usize>,
     /// After the page that ended with this cursor.
@@ -36,6 +38,7 @@ impl RunFilter {
             .add("state", self.state.map(State::as_str))
             .add("worker", self.worker.as_deref())
             .add("key", self.key.as_deref())
+            .add("id_suffix", self.id_suffix.as_deref())
             .page(self.limit, self.cursor.as_deref(), self.total)
             .path
     }

@@ -77,7 +77,6 @@ const WAIT_LONGEST: Duration = Duration::from_secs(2);
 /// How often the log says that the server still waits.
 const WAIT_SAY_EVERY: Duration = Duration::from_secs(10);
 
-
 /// Opens the store that the settings name.
 pub async fn open_store(settings: &Settings, clock: Clock) -> Result<Arc<dyn Store>, StoreError> {
     match settings.sqlite_path() {

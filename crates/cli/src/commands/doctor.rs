@@ -254,7 +254,7 @@ async fn check_key(client: &Client, has_key: bool, connection: &Connection) -> C
     let place = connection.admin_key_path();
     let from = match (&connection.api_key, has_key) {
         (Some(_), _) => "--api-key or BATON_API_KEY".to_owned(),
-        (None, true) => place.display().to_string(),
+        (None, true) => connection.key_place(),
         (None, false) => {
             let found = format!("none given, and none of this server in {}", place.display());
             return Check::fail(name, found, "set BATON_API_KEY, or give --api-key or --data");
