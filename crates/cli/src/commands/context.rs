@@ -121,7 +121,7 @@ pub async fn execute(command: ContextCommand) -> Result<(), Exit> {
 fn table(shown: &Shown, _: Look) -> Table {
     let mut table = Table::of([
         Column::text("current"),
-        Column::name("name"),
+        Column::key("name"),
         Column::name("url"),
         Column::text("key"),
         Column::name("ca").extra(),

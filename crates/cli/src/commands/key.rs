@@ -127,7 +127,7 @@ fn milliseconds(span: Duration) -> u64 {
 
 fn table(keys: &Keys, look: Look) -> Table {
     let mut table = Table::of([
-        Column::name("id"),
+        Column::id("id"),
         Column::name("name"),
         Column::text("scopes"),
         Column::name("namespace"),
@@ -151,7 +151,7 @@ fn table(keys: &Keys, look: Look) -> Table {
             state.to_owned(),
             look.age(key.created_at),
             or_dash(key.used_at.map(|at| look.age(at))),
-            or_dash(key.expires_at.map(|at| look.now.ahead(at))),
+            or_dash(key.expires_at.map(|at| look.now.until(at))),
             or_dash(key.revoked_at.map(|at| look.age(at))),
         ]);
     }

@@ -66,8 +66,10 @@ pub async fn login(connection: &Connection, args: LoginArgs) -> Result<(), Exit>
 /// Whether the server knows the key, whatever that may do.
 async fn check(client: &Client) -> Result<(), Exit> {
     match client.runs(&RunFilter { limit: Some(1), ..RunFilter::default() }).await {
-        Ok(_) | Err(ClientError::Refused { status: 403, .. }) => Ok(()),
-        Err(ClientError::Refused { status: 401, message, .. }) => {
+        Ok(_) => Ok(()),
+        // It is known, and good for something else.
+        Err(error) if error.code() == Some("forbidden") => Ok(()),
+        Err(ClientError::Refused { status: 401 | 403, message, .. }) => {
             Err(Exit::refused(format!("the server does not take this key: {message}. Nothing was kept.")))
         }
         Err(error) => Err(error.into()),

@@ -189,12 +189,12 @@ fn state(namespace: &NamespaceView) -> &'static str {
 
 fn table(page: &NamespacePage, look: Look) -> Table {
     let mut table = Table::of([
-        Column::name("namespace"),
+        Column::key("namespace"),
         Column::state("state"),
         Column::text("reason"),
-        Column::number("runs max"),
-        Column::number("workers max"),
-        Column::number("schedules max"),
+        Column::number("runs"),
+        Column::number("workers"),
+        Column::number("schedules"),
         Column::text("payloads"),
         Column::age("age").extra(),
         Column::text("description").extra(),

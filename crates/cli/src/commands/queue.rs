@@ -169,13 +169,13 @@ async fn must_exist(client: &Client, wanted: &QueueArgs) -> Result<(), Exit> {
 }
 
 fn show(format: Format, queue: QueueView) {
-    format.show(&queue, |queue, look| table(&Queues { queues: vec![queue.clone()] }, look).render(look));
+    format.show(&queue, one);
 }
 
 fn table(queues: &Queues, look: Look) -> Table {
     let mut table = Table::of([
         Column::namespace(queues.queues.iter().map(|queue| queue.namespace.as_str())),
-        Column::name("queue"),
+        Column::key("queue"),
         Column::number("ready"),
         Column::number("scheduled"),
         Column::number("held"),
@@ -183,8 +183,8 @@ fn table(queues: &Queues, look: Look) -> Table {
         Column::age("oldest"),
         Column::text("paused"),
         Column::number("backlog").extra(),
-        Column::number("rate"),
-        Column::number("per key"),
+        Column::number("rate").extra(),
+        Column::number("per key").extra(),
     ]);
     for queue in &queues.queues {
         table.row([

@@ -166,12 +166,12 @@ fn details(setting: &SettingView, look: Look) -> String {
 
 fn table(list: &SettingList, look: Look) -> Table {
     let mut table = Table::of([
-        Column::name("setting"),
+        Column::key("setting"),
         Column::text("value"),
         Column::text("from"),
         Column::age("changed"),
         Column::text("started with"),
-        Column::text("from"),
+        Column::text("from").extra(),
     ]);
     for setting in &list.settings {
         table.row([

@@ -13,11 +13,24 @@ const GAP: usize = 2;
 const WIDTH_MAX: usize = 200;
 /// A column of text is not made narrower than this, as long as others can be.
 const WIDTH_MIN: usize = 8;
+/// As [`WIDTH_MIN`], for what a row is about.
+const KEY_MIN: usize = 16;
 const ELLIPSIS: char = '…';
+
+/// Columns give way in rounds, until there is room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Round {
+    Text,
+    Keys,
+    Headings,
+    All,
+}
 
 /// What is in a column, which decides how it is aligned, cut and coloured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
+    /// What a row is about: cut after all other text.
+    Key,
     /// Names, which begin and end alike: cut in the middle.
     Name,
     /// Sentences: cut at the end.
@@ -40,6 +53,11 @@ pub struct Column {
 impl Column {
     fn new(heading: &str, kind: Kind) -> Column {
         Column { heading: heading.to_uppercase(), kind, is_extra: false }
+    }
+
+    /// The name of what a row is about, which other commands take. Others are cut before it is.
+    pub fn key(heading: &str) -> Column {
+        Column::new(heading, Kind::Key)
     }
 
     /// Names; too long ones lose their middle.
@@ -90,9 +108,17 @@ impl Column {
         matches!(self.kind, Kind::Number | Kind::Age)
     }
 
-    /// Whether text in it may be cut before anything else is.
-    fn yields(&self) -> bool {
-        matches!(self.kind, Kind::Name | Kind::Text)
+    /// How narrow it may be made in each round in which columns give way; `None` if it does not.
+    fn least(&self, round: Round) -> Option<usize> {
+        let heading = self.heading.width();
+        match (round, self.kind) {
+            (Round::Text, Kind::Name | Kind::Text) => Some(heading.max(WIDTH_MIN)),
+            (Round::Keys, Kind::Key) => Some(heading.max(KEY_MIN)),
+            (Round::Headings, Kind::Key) => Some(WIDTH_MIN),
+            (Round::Headings, Kind::Name | Kind::Text) => Some(3),
+            (Round::All, _) => Some(1),
+            _ => None,
+        }
     }
 }
 
@@ -172,11 +198,10 @@ impl Table {
         };
         let mut widths: Vec<usize> = places.iter().map(|place| natural(place).min(WIDTH_MAX)).collect();
         let Some(limit) = limit.filter(|_| !self.columns.is_empty()) else { return widths };
-        let yields: Vec<bool> = places.iter().map(|place| self.columns[*place].yields()).collect();
-        // First long text gives way, then all text, then everything.
-        for (least, only_text) in [(WIDTH_MIN, true), (3, true), (1, false)] {
+        for round in [Round::Text, Round::Keys, Round::Headings, Round::All] {
+            let least: Vec<_> = places.iter().map(|place| self.columns[*place].least(round)).collect();
             while widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1) > limit {
-                let may = |(place, width): &(usize, &mut usize)| **width > least && (yields[*place] || !only_text);
+                let may = |(place, width): &(usize, &mut usize)| least[*place].is_some_and(|least| **width > least);
                 // Of two that are as wide the last gives way: the first columns say what the row is about.
                 match widths.iter_mut().enumerate().filter(may).max_by_key(|(_, width)| **width) {
                     Some((_, width)) => *width -= 1,
@@ -193,7 +218,9 @@ impl Table {
             let whole = cell(*place);
             let column = self.columns.get(*place);
             let shown = match column {
-                Some(Column { kind: Kind::Name | Kind::Id, .. }) if look.columns.is_some() => cut_middle(whole, *width),
+                Some(Column { kind: Kind::Key | Kind::Name | Kind::Id, .. }) if look.columns.is_some() => {
+                    cut_middle(whole, *width)
+                }
                 Some(_) if look.columns.is_some() => cut_end(whole, *width),
                 Some(_) | None => whole.to_owned(),
             };
@@ -352,6 +379,15 @@ mod tests {
         details.field("state", Some("failed"));
         let shown = details.render(Look::test(80, 0).coloured());
         assert_eq!(shown, "id     failed\nstate  \u{1b}[31mfailed\u{1b}[0m\n");
+    }
+
+    #[test]
+    fn what_a_row_is_about_is_cut_last_and_headings_late() {
+        let mut table = Table::of([Column::key("setting"), Column::name("started with"), Column::text("from")]);
+        table.row(["pool_new_heartbeat_timeout_ms", &"x".repeat(40), &"built in ".repeat(9)]);
+        let shown = table.render(Look::test(80, 0));
+        assert!(shown.contains("pool_new_heartbeat_timeout_ms") && shown.contains("STARTED WITH"), "{shown}");
+        assert!(shown.lines().all(|line| line.width() <= 80), "{shown}");
     }
 
     #[test]

@@ -25,6 +25,14 @@ impl Now {
         format!("{} ago", self.age(at))
     }
 
+    /// `in 5h`, or `over`, where there is no room for more.
+    pub fn until(self, at: Time) -> String {
+        match at.0.saturating_sub(self.0) {
+            ..=0 => "over".into(),
+            ms => format!("in {}", span(ms)),
+        }
+    }
+
     /// `in 5h59m`, or `over`. With a second unit, because whoever waits for a moment wants to know it better.
     pub fn ahead(self, at: Time) -> String {
         match at.0.saturating_sub(self.0) {
@@ -76,5 +84,7 @@ mod tests {
         assert_eq!([ahead(240_000), ahead(0), ahead(-1)], ["in 4m", "over", "over"]);
         assert_eq!([ahead(21_599_999), ahead(250_000), ahead(9_500)], ["in 5h59m", "in 4m10s", "in 9s"]);
         assert_eq!([ahead(90_000_000), ahead(86_400_000)], ["in 1d1h", "in 1d"]);
+        let until = |ms: Millis| now.until(Time(100_000_000 + ms));
+        assert_eq!([until(90_000_000), until(250_000), until(0)], ["in 1d", "in 4m", "over"]);
     }
 }

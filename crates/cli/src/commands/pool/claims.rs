@@ -50,7 +50,7 @@ pub async fn claims(client: &Client, args: ClaimsArgs) -> Result<(), Exit> {
 
 fn table(page: &ClaimPage, look: Look) -> Table {
     let mut table = Table::of([
-        Column::name("run"),
+        Column::key("run"),
         Column::state("state"),
         Column::number("count"),
         Column::number("live"),

@@ -19,7 +19,7 @@ fn number(pool: &PoolView, state: RunnerState) -> u64 {
 pub(super) fn pools(page: &PoolPage, look: Look) -> Table {
     let mut table = Table::of([
         Column::namespace(page.pools.iter().map(|pool| pool.namespace.as_str())),
-        Column::name("pool"),
+        Column::key("pool"),
         Column::name("provider"),
         Column::number("idle"),
         Column::number("min"),

@@ -13,7 +13,7 @@ pub fn page(page: &RunPage, look: Look) -> Table {
         Column::name("type"),
         Column::state("state"),
         Column::text("reason"),
-        Column::number("epoch"),
+        Column::number("epoch").extra(),
         Column::number("priority").extra(),
         Column::age("age"),
         Column::age("ended"),

@@ -18,7 +18,7 @@ fn overlap(overlap: Overlap) -> &'static str {
 pub(super) fn page(page: &SchedulePage, look: Look) -> Table {
     let mut table = Table::of([
         Column::namespace(page.schedules.iter().map(|schedule| schedule.namespace.as_str())),
-        Column::name("schedule"),
+        Column::key("schedule"),
         Column::text("cron"),
         Column::name("zone"),
         Column::name("type"),

@@ -37,7 +37,7 @@ pub fn page(page: &Page, look: Look) -> Table {
             or_dash(run.reason.as_ref()),
             run.attempt.to_string(),
             look.age(run.submitted_at),
-            or_dash(due(run, "message", |at| look.now.ahead(at))),
+            or_dash(due(run, "message", |at| look.now.ahead(at)).filter(|due| due != "over")),
             or_dash(run.ended_at.map(|at| look.age(at))),
             or_dash(run.worker_id.as_ref().map(|worker| look.id(worker))),
             or_dash(run.parent_run_id.as_ref().map(|parent| look.id(parent))),

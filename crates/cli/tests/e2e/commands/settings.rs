@@ -38,7 +38,7 @@ async fn a_changed_setting_wins_and_survives_a_restart(store: Store) {
     assert_eq!((&after["default"], &after["default_source"]), (&json!(77_000), &json!("environment")));
     let listed = call(&server, &["settings", "list"]).await.ok();
     let line = listed.lines().find(|line| line.starts_with("build_stuck_ms")).unwrap();
-    assert!(line.contains("  2h  ") && line.contains("1m17s") && line.contains("environment"), "{line}");
+    assert!(line.contains("  2h  ") && line.contains("1m17s") && line.contains("stored"), "{line}");
 
     let refused = call(&server, &["settings", "set", "build_stuck_ms=3h", "build_polls_burst=many"]).await;
     assert_eq!(refused.code, 4, "{refused:?}");
