@@ -40,6 +40,30 @@ impl RunId {
     }
 }
 
+/// The last digits of a run's identifier. Identifiers begin with their time, so those of one day begin alike; their ends
+/// are random, and people can tell runs apart by them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct IdSuffix(String);
+
+/// Fewest digits of an [`IdSuffix`]: fewer stand for too many runs.
+pub const ID_SUFFIX_DIGITS_MIN: usize = 4;
+/// Most digits of an [`IdSuffix`]: so many are random.
+pub const ID_SUFFIX_DIGITS_MAX: usize = 12;
+
+impl IdSuffix {
+    /// Reads 4 to 12 hexadecimal digits, in either case.
+    pub fn parse(text: &str) -> Option<IdSuffix> {
+        let fits = (ID_SUFFIX_DIGITS_MIN..=ID_SUFFIX_DIGITS_MAX).contains(&text.len());
+        let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        (fits && is_hex).then(|| IdSuffix(text.to_ascii_lowercase()))
+    }
+
+    /// The digits, in lower case.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 /// Names one incarnation of a worker: every start is a new one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -17,6 +17,7 @@ pub struct WorkerView {
     /// Its name.
     pub name: String,
     /// `ONLINE`, `DRAINING` or `OFFLINE`.
+    #[cfg_attr(feature = "schema", schema(value_type = crate::words::WorkerStatus))]
     pub status: String,
     /// Why, if somebody or something changed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -162,6 +163,7 @@ pub struct CreateKey {
     /// What you call it.
     pub name: String,
     /// Some of `admin`, `submit`, `worker` and `read`.
+    #[cfg_attr(feature = "schema", schema(value_type = Vec<crate::words::KeyScope>))]
     pub scopes: Vec<String>,
     /// The only namespace it is good for; all unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -203,6 +205,7 @@ pub struct KeyView {
     /// What somebody called it.
     pub name: String,
     /// What it may do.
+    #[cfg_attr(feature = "schema", schema(value_type = Vec<crate::words::KeyScope>))]
     pub scopes: Vec<String>,
     /// The only namespace it is good for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -223,6 +226,25 @@ pub struct KeyView {
     pub old_until: Option<Time>,
     /// True when it can be used: neither revoked nor over.
     pub good: bool,
+}
+
+/// Who is calling: the API key that was shown, or the one that a client certificate stands for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Whoami {
+    /// The key's identifier; `settings` for the one that is given in the server's settings.
+    pub id: String,
+    /// What somebody called it.
+    pub name: String,
+    /// What it may do.
+    #[cfg_attr(feature = "schema", schema(value_type = Vec<crate::words::KeyScope>))]
+    pub scopes: Vec<String>,
+    /// The only namespace it is good for; all of them where it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// When it ends by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Time>,
 }
 
 /// All API keys, oldest first.

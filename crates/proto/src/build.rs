@@ -420,6 +420,7 @@ pub struct BuilderStats {
     /// What people call it.
     pub worker_name: String,
     /// `idle`, `building` or `offline`.
+    #[cfg_attr(feature = "schema", schema(value_type = crate::words::BuilderStatus))]
     pub status: String,
     /// How long ago it registered, for people: `2h 15m`; `0s` when it is offline.
     pub uptime: String,
@@ -475,11 +476,11 @@ pub struct GitResult {
     pub job_id: Option<String>,
     /// `success` or `failed`. Required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(required = true, nullable = false))]
+    #[cfg_attr(feature = "schema", schema(value_type = crate::words::BuildEnd, required = true, nullable = false))]
     pub status: Option<String>,
     /// How long it took: seconds, or a text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<Object>))]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<serde_json::Value>))]
     pub duration: Option<Value>,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

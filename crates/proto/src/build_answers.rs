@@ -25,6 +25,7 @@ pub struct EndedBuild {
     /// It is ended.
     pub success: bool,
     /// How: `success` or `failed`.
+    #[cfg_attr(feature = "schema", schema(value_type = crate::words::BuildEnd))]
     pub status: String,
     /// In words.
     pub message: String,
@@ -152,6 +153,7 @@ pub struct StoredReport {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ServerHealth {
     /// `ok`, or `unavailable` when a storage cannot be used.
+    #[cfg_attr(feature = "schema", schema(value_type = crate::words::StorageStatus))]
     pub status: String,
     /// What waits and what is worked on.
     pub queue: BuildQueue,
@@ -175,8 +177,10 @@ pub struct StorageState {
     /// `storage`, or `mirror` for the second one.
     pub role: String,
     /// `directory` or `s3`.
+    #[cfg_attr(feature = "schema", schema(value_type = crate::words::StorageKind))]
     pub kind: String,
     /// `ok` or `unavailable`.
+    #[cfg_attr(feature = "schema", schema(value_type = crate::words::StorageStatus))]
     pub status: String,
     /// Where it is; for administrators.
     #[serde(default, skip_serializing_if = "Option::is_none")]

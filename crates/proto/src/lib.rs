@@ -17,6 +17,8 @@ mod settings;
 mod time;
 #[cfg(feature = "grpc")]
 pub mod v1;
+#[cfg(feature = "schema")]
+pub mod words;
 mod work;
 
 pub use admin::*;

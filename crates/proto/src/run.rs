@@ -22,7 +22,7 @@ pub struct SubmitRun {
     pub kind: String,
     /// Anything the worker needs, as JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<Object>))]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<serde_json::Value>))]
     pub input: Option<Box<RawValue>>,
     /// 0 to 9; 9 goes first. 5 unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,7 +44,7 @@ pub struct SubmitRun {
     pub idempotency_key: Option<String>,
     /// What happens after a failed attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<Object>))]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<crate::words::RetryPolicy>))]
     pub retry: Option<RetryPolicy>,
     /// How many workers may be lost before the run is called poison. 3 unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,7 +91,7 @@ pub struct SubmittedRun {
     /// Its identifier.
     pub id: String,
     /// `pending`, unless it was submitted before under the same idempotency key and has moved on.
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    #[cfg_attr(feature = "schema", schema(value_type = crate::words::State))]
     pub state: State,
     /// When it was submitted.
     pub submitted_at: Time,
@@ -126,11 +126,11 @@ pub struct RunView {
     #[serde(rename = "type")]
     pub kind: String,
     /// `pending`, `assigned`, `running`, `sleeping`, `completed`, `failed` or `cancelled`.
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    #[cfg_attr(feature = "schema", schema(value_type = crate::words::State))]
     pub state: State,
     /// Why it failed or was cancelled: `error`, `worker_lost`, `timeout`, `rejected`, `cancelled` or `poison`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<crate::words::FailureReason>))]
     pub reason: Option<Reason>,
     /// The last error message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -173,11 +173,11 @@ pub struct RunView {
     pub cancel_by: Option<Time>,
     /// What was submitted (not in lists).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<Object>))]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<serde_json::Value>))]
     pub input: Option<Box<RawValue>>,
     /// What came out (not in lists).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<Object>))]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<serde_json::Value>))]
     pub output: Option<Box<RawValue>>,
 }
 
@@ -233,7 +233,7 @@ pub struct RunState {
     /// The run.
     pub id: String,
     /// Its state now.
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    #[cfg_attr(feature = "schema", schema(value_type = crate::words::State))]
     pub state: State,
     /// True when somebody asked to cancel it and its worker has not stopped yet.
     #[serde(default)]
@@ -247,7 +247,7 @@ pub struct Explanation {
     /// The run.
     pub id: String,
     /// Its state.
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    #[cfg_attr(feature = "schema", schema(value_type = crate::words::State))]
     pub state: State,
     /// One sentence.
     pub summary: String,
@@ -266,6 +266,7 @@ pub struct Explanation {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct WaitReason {
     /// `due_later`, `message`, `queue_paused`, `no_worker`, `all_busy`, `key_limit`, `rate_limit` or `position`.
+    #[cfg_attr(feature = "schema", schema(value_type = crate::words::WaitCode))]
     pub code: String,
     /// For people.
     pub message: String,

@@ -20,7 +20,7 @@ pub struct ScheduledRun {
     pub kind: String,
     /// Anything the worker needs, as JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<Object>))]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<serde_json::Value>))]
     pub input: Option<Box<RawValue>>,
     /// 0 to 9; 9 goes first. 5 unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,7 +33,7 @@ pub struct ScheduledRun {
     pub affinity: Option<String>,
     /// What happens after a failed attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<Object>))]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<crate::words::RetryPolicy>))]
     pub retry: Option<RetryPolicy>,
     /// How many workers may be lost before the run is called poison. 3 unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -96,7 +96,7 @@ pub struct CreateSchedule {
     pub max_catchup: Option<u32>,
     /// What happens to a fire while the run before it lives: `allow` (unless given), `skip`, `buffer_one` or `cancel_previous`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<crate::words::ScheduleOverlap>))]
     pub overlap: Option<Overlap>,
     /// What is started.
     pub run: ScheduledRun,
@@ -145,7 +145,7 @@ pub struct ChangeSchedule {
     pub max_catchup: Option<u32>,
     /// What happens to a fire while the run before it lives.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<crate::words::ScheduleOverlap>))]
     pub overlap: Option<Overlap>,
     /// What is started; all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -172,7 +172,7 @@ pub struct ScheduleView {
     /// Most fires made up for after a downtime.
     pub max_catchup: u32,
     /// What happens to a fire while the run before it lives.
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    #[cfg_attr(feature = "schema", schema(value_type = crate::words::ScheduleOverlap))]
     pub overlap: Overlap,
     /// What is started.
     pub run: ScheduledRun,
@@ -273,13 +273,14 @@ pub struct ScheduleFire {
     /// When it was carried out.
     pub at: Time,
     /// `started`, `skipped` (the run before it lived), `missed` (by a downtime, and beyond `max_catchup`), `triggered` or `backfilled`.
+    #[cfg_attr(feature = "schema", schema(value_type = crate::words::FireOutcome))]
     pub what: String,
     /// The run it started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
     /// Where that stands, if it is still kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<crate::words::State>))]
     pub state: Option<State>,
     /// How many fires were missed, this one the newest of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]

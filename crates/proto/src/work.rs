@@ -118,6 +118,7 @@ pub struct Heartbeat {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct HeartbeatAnswer {
     /// `ONLINE` or `DRAINING`.
+    #[cfg_attr(feature = "schema", schema(value_type = crate::words::WorkerStatus))]
     pub status: String,
     /// Take no new work, finish what you hold, then deregister.
     pub should_drain: bool,
@@ -186,7 +187,7 @@ pub struct ClaimedRun {
     pub key: Option<String>,
     /// What was submitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<Object>))]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<serde_json::Value>))]
     pub input: Option<Box<RawValue>>,
 }
 
@@ -222,7 +223,7 @@ pub struct CompleteRun {
     pub lease: String,
     /// What came out, as JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<Object>))]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<serde_json::Value>))]
     pub output: Option<Box<RawValue>>,
 }
 
@@ -303,7 +304,7 @@ pub struct Outcome {
     pub run_id: String,
     /// Its state now, when the report was carried out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<crate::words::State>))]
     pub state: Option<State>,
     /// Why it was refused, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]

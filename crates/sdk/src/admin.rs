@@ -2,7 +2,7 @@
 
 use baton_proto::{
     AuditPage, ChangeSettings, CreateKey, CreatedKey, Keys, RotateKey, RotateSecret, RotatedSecret, SecretStatus,
-    ServerHealth, SettingList,
+    ServerHealth, SettingList, Whoami,
 };
 
 use crate::client::Call;
@@ -18,6 +18,11 @@ impl Client {
     /// All API keys.
     pub async fn keys(&self) -> Result<Keys, ClientError> {
         self.json(Call::get("/api/v1/keys")).await
+    }
+
+    /// Who is calling: the API key of this client, what it may do and where.
+    pub async fn whoami(&self) -> Result<Whoami, ClientError> {
+        self.json(Call::get("/api/v1/whoami")).await
     }
 
     /// Gives an API key another secret. The answer holds it, this once.

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use baton_core::State;
+use baton_proto::Time;
 
 /// Which runs to list. Everything left out does not matter.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -19,7 +20,13 @@ pub struct RunFilter {
     pub worker: Option<String>,
     /// With this key.
     pub key: Option<String>,
-    /// With an identifier that ends with these 4 to 12 hexadecimal digits.
+    /// In one of these states, or in `state`.
+    pub states: Vec<State>,
+    /// Submitted at this moment or later.
+    pub submitted_after: Option<Time>,
+    /// Submitted before this moment.
+    pub submitted_before: Option<Time>,
+    /// With an identifier that ends with these 4 to 12 hexadecimal digits, among the newest 1,000,000 runs.
     pub id_suffix: Option<String>,
     /// At most this many.
     pub limit: Option<usize>,
@@ -31,13 +38,17 @@ pub struct RunFilter {
 
 impl RunFilter {
     pub(crate) fn path(&self) -> String {
+        let states: Vec<_> = self.state.iter().chain(&self.states).map(|state| state.as_str()).collect();
+        let time = |time: Option<Time>| time.map(|time| time.to_string());
         Query::new("/api/v1/runs")
             .add("namespace", self.namespace.as_deref())
             .add("queue", self.queue.as_deref())
             .add("type", self.kind.as_deref())
-            .add("state", self.state.map(State::as_str))
+            .add("state", Some(states.join(",").as_str()).filter(|states| !states.is_empty()))
             .add("worker", self.worker.as_deref())
             .add("key", self.key.as_deref())
+            .add("submitted_after", time(self.submitted_after).as_deref())
+            .add("submitted_before", time(self.submitted_before).as_deref())
             .add("id_suffix", self.id_suffix.as_deref())
             .page(self.limit, self.cursor.as_deref(), self.total)
             .path

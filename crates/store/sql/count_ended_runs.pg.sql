@@ -1,8 +1,10 @@
--- Counts runs in a terminal state.
+-- Counts runs in terminal states.
 select count(*)
 from ended
 join runs on runs.run_id = ended.run_id
 where ($1::integer[] is null or runs.lane_id = any($1))
-  and ended.state = $2::smallint
+  and ended.state = any($2::smallint[])
   and ($3::uuid is null or ended.worker_id = $3)
   and ($4::text is null or runs.key = $4)
+  and ($5::uuid is null or ended.run_id >= $5)
+  and ($6::uuid is null or ended.run_id < $6)

@@ -7,6 +7,7 @@ where ended.state <> 4
     and ended.state = ?2
     and (?3 is null or ended.worker_id = ?3)
     and (?4 is null or runs.key = ?4)
-    and (?6 is null or runs.lane_id in (select value from json_each(?6)))
+    and ended.run_id >= ?6
+    and (?7 is null or runs.lane_id in (select value from json_each(?7)))
 order by ended.run_id desc
 limit ?5

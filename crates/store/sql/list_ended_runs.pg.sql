@@ -1,4 +1,4 @@
--- Lists runs in a terminal state, newest first. Failed and cancelled ones have an index of their own; live is only there
+-- Lists runs in terminal states, newest first. Failed and cancelled ones have an index of their own; live is only there
 -- for its columns.
 select runs.run_id, runs.lane_id, coalesce(live.state, ended.state) as state, coalesce(live.epoch, ended.epoch) as epoch,
     runs.priority, coalesce(live.failures, ended.failures) as failures, coalesce(live.losses, ended.losses) as losses,
@@ -13,8 +13,9 @@ from ended
 join runs on runs.run_id = ended.run_id
 left join live on false
 where ($1::integer[] is null or runs.lane_id = any($1))
-  and ended.state = $2::smallint
+  and ended.state = any($2::smallint[])
   and ($3::uuid is null or ended.worker_id = $3)
   and ($4::text is null or runs.key = $4)
   and ($5::uuid is null or ended.run_id < $5)
+  and ($7::uuid is null or ended.run_id >= $7)
 order by ended.run_id desc limit $6::bigint

@@ -1,4 +1,4 @@
--- Lists runs in a state before their end, newest first. Held ones have an index of their own; ended is only there for its
+-- Lists runs in states before their end, newest first. Held ones have an index of their own; ended is only there for its
 -- columns.
 select runs.run_id, runs.lane_id, coalesce(live.state, ended.state) as state, coalesce(live.epoch, ended.epoch) as epoch,
     runs.priority, coalesce(live.failures, ended.failures) as failures, coalesce(live.losses, ended.losses) as losses,
@@ -13,8 +13,9 @@ from live
 join runs on runs.run_id = live.run_id
 left join ended on false
 where ($1::integer[] is null or live.lane_id = any($1))
-  and live.state = $2::smallint and ($2 not in (1, 2) or live.place = 3)
+  and live.state = any($2::smallint[]) and (not $2 <@ array[1, 2]::smallint[] or live.place = 3)
   and ($3::uuid is null or live.worker_id = $3)
   and ($4::text is null or live.key = $4)
   and ($5::uuid is null or live.run_id < $5)
+  and ($7::uuid is null or live.run_id >= $7)
 order by live.run_id desc limit $6::bigint

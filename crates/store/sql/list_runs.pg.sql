@@ -16,4 +16,5 @@ where (live.run_id is not null or ended.run_id is not null)
   and ($2::uuid is null or coalesce(live.worker_id, ended.worker_id) = $2)
   and ($3::text is null or runs.key = $3)
   and ($4::uuid is null or runs.run_id < $4)
+  and ($6::uuid is null or runs.run_id >= $6)
 order by runs.run_id desc limit $5::bigint

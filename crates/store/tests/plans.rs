@@ -260,8 +260,9 @@ async fn exercise(store: &dyn Store, lanes: &[Lane]) {
     store.key_held(lanes[0].queue, "key").await.unwrap();
     let page = Page { after: Some(held[5].run), limit: 20 };
     for state in [None, Some(State::Completed), Some(State::Failed)] {
-        store.runs(&RunFilter { state, ..RunFilter::default() }, page).await.unwrap();
-        store.runs(&RunFilter { state, lanes: Some(lane_ids.clone()), ..RunFilter::default() }, page).await.unwrap();
+        let filter = RunFilter { states: state.into_iter().collect(), ..RunFilter::default() };
+        store.runs(&filter, page).await.unwrap();
+        store.runs(&RunFilter { lanes: Some(lane_ids.clone()), ..filter }, page).await.unwrap();
     }
     store.depths(&[lanes[0].queue], 1_000).await.unwrap();
     store.retain(1 << 41, 1 << 41, 1 << 41, 100).await.unwrap();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use baton::Client;
-use baton::proto::{CreateKey, Keys, RotateKey};
+use baton::proto::{CreateKey, Keys, RotateKey, Whoami};
 use clap::{Args, Subcommand};
 
 use super::flags;
@@ -33,6 +33,11 @@ pub enum KeyCommand {
   baton key list --json"
     )]
     List(Listing),
+    /// Show the key that commands use: what it may do, and where.
+    #[command(after_help = "Examples:
+  baton key whoami
+  baton key whoami --json")]
+    Whoami(Format),
     /// Revoke a key.
     #[command(after_help = "Examples:
   baton key revoke key_5f0c1d2e3a4b
@@ -109,6 +114,7 @@ pub async fn execute(client: &Client, command: KeyCommand) -> Result<(), Exit> {
             });
         }
         KeyCommand::List(listing) => listing.show(async || client.keys().await, Exit::from, table).await?,
+        KeyCommand::Whoami(format) => format.show(&client.whoami().await?, whoami),
         KeyCommand::Revoke { id, force } => {
             let revoked = if force { client.force_revoke_key(&id).await } else { client.revoke_key(&id).await };
             revoked.map_err(|error| match error.code() {
@@ -123,6 +129,16 @@ pub async fn execute(client: &Client, command: KeyCommand) -> Result<(), Exit> {
 
 fn milliseconds(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn whoami(key: &Whoami, look: Look) -> String {
+    let mut table = Table::plain();
+    table.field("id", Some(&key.id));
+    table.field("name", Some(&key.name));
+    table.field("scopes", Some(key.scopes.join(",")));
+    table.field("namespace", Some(key.namespace.as_deref().unwrap_or("all")));
+    table.field("expires", Some(key.expires_at.map_or_else(|| "never".into(), |at| look.moment(at))));
+    table.render(look)
 }
 
 fn table(keys: &Keys, look: Look) -> Table {

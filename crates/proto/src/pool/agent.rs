@@ -62,7 +62,7 @@ pub struct RunnerOrder {
     /// Stands for this order: passed as `after`, the answer waits until there is another.
     pub serial: String,
     /// `start`, `idle`, `register`, `keep`, `deregister` or `end`.
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    #[cfg_attr(feature = "schema", schema(value_type = crate::words::RunnerAction))]
     pub action: RunnerAction,
     /// Goes with every signal about this order. It grows whenever the runner changes hands.
     pub epoch: u32,
@@ -83,7 +83,7 @@ pub struct RunnerOrder {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct SignalRunner {
     /// `UD_OK`, `UD_REG_OK`, `UD_REG_FAILED`, `UD_REMOVE_REG_OK` or `UD_REMOVE_REG_FAILED`.
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    #[cfg_attr(feature = "schema", schema(value_type = crate::words::RunnerSignal))]
     pub signal: Signal,
     /// The epoch of the order that it is about.
     pub epoch: u32,

@@ -20,7 +20,7 @@ pub struct OpenClaim {
     pub types: Vec<String>,
     /// `on_demand` takes no spot machines; `spot` takes both, spot machines first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<crate::words::MachineUsage>))]
     pub usage: Option<Usage>,
     /// Cores, exactly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,7 +68,7 @@ pub struct ClaimView {
     /// Its namespace.
     pub namespace: String,
     /// `waiting`, `ready` (all machines are handed over), `released` or `failed`.
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    #[cfg_attr(feature = "schema", schema(value_type = crate::words::ClaimState))]
     pub state: ClaimState,
     /// How many machines it wants.
     pub count: u32,
@@ -87,7 +87,7 @@ pub struct ClaimView {
     pub ended_at: Option<Time>,
     /// Why it ended: `done`, `cancelled`, `runtime_over`, `wait_over`, `impossible`, `pool_deleted` or `runners_lost`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<crate::words::ClaimReason>))]
     pub reason: Option<ClaimReason>,
     /// The rest, for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -113,13 +113,13 @@ pub struct ClaimRunner {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine_id: Option<String>,
     /// `registering`, `registered` (the claim waits for others) or `running` (handed over).
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    #[cfg_attr(feature = "schema", schema(value_type = crate::words::ClaimPhase))]
     pub phase: ClaimPhase,
     /// The provider's word for its type.
     #[serde(rename = "type")]
     pub kind: String,
     /// How it is paid for.
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    #[cfg_attr(feature = "schema", schema(value_type = crate::words::MachineUsage))]
     pub usage: Usage,
     /// Its cores.
     pub cpu: u32,
@@ -148,7 +148,7 @@ pub struct ClaimFailure {
     /// When.
     pub at: Time,
     /// Why: `register_failed`, `register_timeout`, `silent`, `lost`, ...
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    #[cfg_attr(feature = "schema", schema(value_type = crate::words::RunnerCause))]
     pub cause: Cause,
     /// The rest, for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -167,7 +167,7 @@ pub struct ListedClaim {
     /// Its namespace.
     pub namespace: String,
     /// `waiting`, `ready` (all machines were handed over), `released` or `failed`.
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    #[cfg_attr(feature = "schema", schema(value_type = crate::words::ClaimState))]
     pub state: ClaimState,
     /// How many machines it wants.
     pub count: u32,
@@ -189,7 +189,7 @@ pub struct ListedClaim {
     pub ended_at: Option<Time>,
     /// Why it ended, as in [`ClaimView`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<crate::words::ClaimReason>))]
     pub reason: Option<ClaimReason>,
     /// The rest, for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]

@@ -78,7 +78,7 @@ pub struct CreatePool {
     pub types: Vec<String>,
     /// How its machines are paid for: `on_demand` (unless given) or `spot`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<crate::words::MachineUsage>))]
     pub usage: Option<Usage>,
     /// Whether it may have on-demand machines while there are no spot machines.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -89,7 +89,7 @@ pub struct CreatePool {
     /// More at other times: `[{"cron": "0 8 * * 1-5", "zone": "Europe/Berlin", "min_idle": 10}]`.
     /// The rule that fired last counts; one that asks for fewer than `min_idle` is refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(feature = "schema", schema(value_type = Vec<Object>))]
+    #[cfg_attr(feature = "schema", schema(value_type = Vec<crate::words::MinIdleRule>))]
     pub min_idle_rules: Vec<MinIdleRule>,
     /// Most machines, those included that are being ended. 10 unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -141,7 +141,7 @@ pub struct ChangePool {
     pub types: Option<Vec<String>>,
     /// How its machines are paid for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<crate::words::MachineUsage>))]
     pub usage: Option<Usage>,
     /// Whether it may have on-demand machines while there are no spot machines.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -151,7 +151,7 @@ pub struct ChangePool {
     pub min_idle: Option<u32>,
     /// Other numbers at other times; all of the rules.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<Vec<Object>>))]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<Vec<crate::words::MinIdleRule>>))]
     pub min_idle_rules: Option<Vec<MinIdleRule>>,
     /// Most machines.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -183,14 +183,14 @@ pub struct PoolView {
     /// Types of machines it may use; empty: any.
     pub types: Vec<String>,
     /// How its machines are paid for.
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    #[cfg_attr(feature = "schema", schema(value_type = crate::words::MachineUsage))]
     pub usage: Usage,
     /// Whether it may have on-demand machines while there are no spot machines.
     pub spot_fallback: bool,
     /// How many machines wait for claims, unless a rule says otherwise.
     pub min_idle: u32,
     /// Other numbers at other times.
-    #[cfg_attr(feature = "schema", schema(value_type = Vec<Object>))]
+    #[cfg_attr(feature = "schema", schema(value_type = Vec<crate::words::MinIdleRule>))]
     pub min_idle_rules: Vec<MinIdleRule>,
     /// How many machines are to be idle now, by those rules.
     pub min_idle_now: u32,

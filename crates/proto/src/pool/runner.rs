@@ -16,7 +16,7 @@ pub struct RunnerView {
     /// The namespace of that.
     pub namespace: String,
     /// `creating`, `idle`, `claimed`, `running`, `releasing`, `terminating` or `gone`.
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    #[cfg_attr(feature = "schema", schema(value_type = crate::words::RunnerState))]
     pub state: RunnerState,
     /// Since when.
     pub since: Time,
@@ -33,7 +33,7 @@ pub struct RunnerView {
     #[serde(rename = "type")]
     pub kind: String,
     /// How it is paid for.
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    #[cfg_attr(feature = "schema", schema(value_type = crate::words::MachineUsage))]
     pub usage: Usage,
     /// Its cores.
     pub cpu: u32,
@@ -48,7 +48,7 @@ pub struct RunnerView {
     pub uses: u32,
     /// Why it is ended, once it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<crate::words::RunnerCause>))]
     pub cause: Option<Cause>,
     /// The rest, for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -66,14 +66,14 @@ pub struct RunnerMove {
     pub at: Time,
     /// From which state; none when it was ordered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<crate::words::RunnerState>))]
     pub from: Option<RunnerState>,
     /// To which; the same when it registered.
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    #[cfg_attr(feature = "schema", schema(value_type = crate::words::RunnerState))]
     pub to: RunnerState,
     /// Why it is ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<crate::words::RunnerCause>))]
     pub cause: Option<Cause>,
     /// The rest, for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]

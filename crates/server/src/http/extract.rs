@@ -8,9 +8,9 @@ use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Query, Request};
 use baton_proto::API_KEY_HEADER;
 use bytes::{Bytes, BytesMut};
-use http::HeaderMap;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
+use http::{HeaderMap, Uri};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 
@@ -103,11 +103,33 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Params<T> {
         if parts.uri.query().is_some_and(has_nul) {
             return Err(Error::Invalid("the query must not contain NUL".into()));
         }
-        match Query::<T>::try_from_uri(&parts.uri) {
+        let joined = join_lists(&parts.uri);
+        match Query::<T>::try_from_uri(joined.as_ref().unwrap_or(&parts.uri)) {
             Ok(Query(params)) => Ok(Params(params)),
             Err(rejection) => Err(Error::Invalid(rejection.body_text())),
         }
     }
+}
+
+/// Parameters that are lists. Programs repeat them, people write commas.
+const LISTS: [&str; 1] = ["state="];
+
+/// The same URL with each repeated list in one parameter, separated by commas; `None` where none is repeated.
+fn join_lists(uri: &Uri) -> Option<Uri> {
+    let mut parts: Vec<String> = Vec::new();
+    let mut has_joined = false;
+    for part in uri.query()?.split('&') {
+        let list = LISTS.iter().find(|name| part.starts_with(**name));
+        match list.and_then(|name| Some((*name, parts.iter_mut().find(|other| other.starts_with(*name))?))) {
+            Some((name, first)) => {
+                first.push(',');
+                first.push_str(&part[name.len()..]);
+                has_joined = true;
+            }
+            None => parts.push(part.to_owned()),
+        }
+    }
+    has_joined.then(|| format!("{}?{}", uri.path(), parts.join("&")).parse().ok())?
 }
 
 /// A JSON body about one run.

@@ -1,8 +1,8 @@
-//! /api/v1/keys and /api/v1/audit
+//! /api/v1/keys, /api/v1/whoami and /api/v1/audit
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use baton_proto::{AuditPage, CreateKey, CreatedKey, Keys, Problem, RotateKey};
+use baton_proto::{AuditPage, CreateKey, CreatedKey, Keys, Problem, RotateKey, Whoami};
 use baton_store::Page;
 use http::StatusCode;
 use serde::Deserialize;
@@ -28,6 +28,12 @@ pub(super) async fn create(
 #[utoipa::path(get, path = "/api/v1/keys", tag = "keys", security(("api_key" = ["admin"])), responses((status = 200, body = Keys)))]
 pub(super) async fn list(State(app): State<App>, Auth(caller): Auth) -> Result<Response, Error> {
     Ok(ok(&Keys { keys: service::keys::list(&app, &caller).await? }))
+}
+
+/// Say who is calling: the API key, what it may do and where. Any key may ask.
+#[utoipa::path(get, path = "/api/v1/whoami", tag = "keys", security(("api_key" = [])), responses((status = 200, body = Whoami)))]
+pub(super) async fn whoami(State(app): State<App>, Auth(caller): Auth) -> Result<Response, Error> {
+    Ok(ok(&service::keys::whoami(&app, &caller).await?))
 }
 
 /// Give an API key another secret, shown this once. The one before stays good for a while.

@@ -48,7 +48,7 @@ const CLAIMING: [&str; 2] = ["/api/v1/builds/pending", "/api/workers/poll"];
 /// All routes of the HTTP face.
 pub fn router(app: App) -> Router {
     let (router, document) = openapi::documented();
-    let document = Bytes::from(serde_json::to_vec(&document).expect("the document is plain data"));
+    let document = Bytes::from(document.to_string());
     router
         .route(
             "/openapi.json",

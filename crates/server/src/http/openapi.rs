@@ -1,11 +1,13 @@
 //! The routes, and the document that describes them. Every route is made here or in `builds`, together with its description.
 
+mod complete;
+mod examples;
+mod ids;
+
 use axum::Router;
 use baton_proto::Problem;
 use utoipa::OpenApi;
-use utoipa::openapi::path::{Operation, Parameter, ParameterIn};
-use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
-use utoipa::openapi::{ContentBuilder, PathItem, Ref, RefOr, ResponseBuilder};
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -14,7 +16,8 @@ use crate::App;
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "Baton", description = "Hands each piece of work to exactly one worker, and takes it back when that worker falls."),
+    info(title = "Baton", description = "Hands each piece of work to exactly one worker, and reclaims it if that worker dies."),
+    servers((url = "/", description = "The server that answers with this document")),
     components(schemas(Problem)),
     tags(
         (name = "runs", description = "Submit and follow pieces of work"),
@@ -39,20 +42,25 @@ use crate::App;
 )]
 struct Document;
 
-/// Names of credentials, and the headers that carry them.
-const CREDENTIALS: [(&str, &str); 8] = [
+/// Credentials that have a header of their own.
+const HEADERS: [(&str, &str); 6] = [
     ("api_key", "X-API-Key"),
     ("build_token", "X-Build-Token"),
     ("worker_token", "X-Worker-Token"),
     ("worker_id", "X-Worker-Id"),
     ("vm_token", "X-VM-Token"),
     ("lease", "X-Lease"),
-    ("join_token", "Authorization"),
-    ("runner_token", "Authorization"),
+];
+
+/// Credentials that come as `Authorization: Bearer`.
+const BEARERS: [(&str, &str); 3] = [
+    ("bearer", "An API key"),
+    ("join_token", "What a provider gives the agent of a new machine"),
+    ("runner_token", "What joining gives an agent"),
 ];
 
 /// All routes but that of the document itself, and the document.
-pub(super) fn documented() -> (Router<App>, utoipa::openapi::OpenApi) {
+pub(super) fn documented() -> (Router<App>, serde_json::Value) {
     let (router, mut document) = OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(runs::submit, runs::list))
         .routes(routes!(runs::submit_batch))
@@ -96,6 +104,7 @@ pub(super) fn documented() -> (Router<App>, utoipa::openapi::OpenApi) {
         .routes(routes!(keys::create, keys::list))
         .routes(routes!(keys::revoke))
         .routes(routes!(keys::rotate))
+        .routes(routes!(keys::whoami))
         .routes(routes!(keys::audit))
         .routes(routes!(secrets::status))
         .routes(routes!(secrets::rotate))
@@ -107,79 +116,18 @@ pub(super) fn documented() -> (Router<App>, utoipa::openapi::OpenApi) {
         .merge(builds::routes())
         .split_for_parts();
     let components = document.components.get_or_insert_default();
-    for (name, header) in CREDENTIALS {
+    for (name, header) in HEADERS {
         components.add_security_scheme(name, SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::new(header))));
     }
-    for (path, item) in &mut document.paths.paths {
-        for (method, operation) in operations_of(item) {
-            operation.operation_id = Some(operation_id(method, path));
-            add_refusals(operation);
-        }
+    for (name, about) in BEARERS {
+        let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(about));
+        components.add_security_scheme(name, SecurityScheme::Http(scheme.build()));
     }
-    (router, document)
+    let document = serde_json::to_value(&document).expect("the document is plain data");
+    (router, complete::complete(document))
 }
 
 /// The document behind `/openapi.json`.
-pub fn openapi() -> utoipa::openapi::OpenApi {
+pub fn openapi() -> serde_json::Value {
     documented().1
-}
-
-/// The operations of a path, with their methods.
-fn operations_of(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut Operation)> {
-    let PathItem { get, put, post, delete, options, head, patch, .. } = item;
-    let all = [
-        ("get", get),
-        ("put", put),
-        ("post", post),
-        ("delete", delete),
-        ("options", options),
-        ("head", head),
-        ("patch", patch),
-    ];
-    all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
-}
-
-/// Adds the refusals that every operation of its kind knows, where its description does not have
-/// them in words of its own.
-fn add_refusals(operation: &mut Operation) {
-    let is_secured = operation.security.as_ref().is_some_and(|security| !security.is_empty());
-    let parameters = operation.parameters.as_deref().unwrap_or_default();
-    let is_in = |parameter: &RefOr<Parameter>, place: &ParameterIn| match parameter {
-        RefOr::T(parameter) => parameter.parameter_in == *place,
-        RefOr::Ref(_) => false,
-    };
-    let has = |place: ParameterIn| parameters.iter().any(|parameter| is_in(parameter, &place));
-    let (has_path, has_query, has_body) =
-        (has(ParameterIn::Path), has(ParameterIn::Query), operation.request_body.is_some());
-    let kinds = [
-        ("400", has_path || has_body, "It cannot be read"),
-        ("401", is_secured, "No credential was shown"),
-        ("403", is_secured, "The credential is not good, or not for this"),
-        ("404", has_path || has_query, "There is no such thing, or none the caller may see"),
-        ("408", has_body, "The body did not arrive in time"),
-        ("413", has_body, "The body is too large"),
-        ("422", has_path || has_query || has_body, "It can be read, but makes no sense"),
-        ("429", true, "Too many requests; Retry-After says when to come back"),
-        ("500", true, "A bug; the server's log says what"),
-        (
-            "503",
-            true,
-            "The store cannot be reached, or the server is busy or stopping; Retry-After says when to come back",
-        ),
-        ("507", has_body, "The disk is full"),
-    ];
-    for (status, _, words) in kinds.into_iter().filter(|(_, applies, _)| *applies) {
-        let refusal = || {
-            let problem = Ref::from_schema_name("Problem");
-            let content = ContentBuilder::new().schema(Some(problem)).build();
-            ResponseBuilder::new().description(words).content("application/json", content).build()
-        };
-        operation.responses.responses.entry(status.to_owned()).or_insert_with(|| refusal().into());
-    }
-}
-
-/// A name of its own for each operation, for those who generate clients: handlers of different routes are called alike.
-fn operation_id(method: &str, path: &str) -> String {
-    let words = path.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
-    words.fold(method.to_owned(), |id, word| format!("{id}_{word}"))
 }

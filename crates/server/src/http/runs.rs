@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use baton_core::{RunId, State as RunStanding};
+use baton_core::{IdSuffix, RunId, State as RunStanding};
 use baton_proto::{
     Explanation, History, IDEMPOTENCY_KEY_HEADER, PAGE_MAX, RunPage, RunState, RunView, SubmitBatch, SubmitRun,
     SubmittedBatch, SubmittedRun, Time,
@@ -113,18 +113,39 @@ pub(super) struct ListRuns {
     /// Only this type.
     #[serde(rename = "type")]
     kind: Option<String>,
-    /// Only this state.
+    /// Only these states: several are separated by commas, or the parameter is repeated.
+    #[param(value_type = Option<Vec<baton_proto::words::State>>)]
     state: Option<String>,
     /// Only runs held (now, or at their end) by this worker.
     worker: Option<String>,
     /// Only runs with this key.
     key: Option<String>,
+    /// Only runs submitted at this moment or later.
+    #[param(value_type = Option<Time>)]
+    submitted_after: Option<Time>,
+    /// Only runs submitted before this moment.
+    #[param(value_type = Option<Time>)]
+    submitted_before: Option<Time>,
+    /// Only runs whose identifier ends with these 4 to 12 hexadecimal digits, among the newest 1,000,000 runs. No index
+    /// serves this: it reads identifiers from the newest on.
+    #[param(pattern = "^[0-9A-Fa-f]{4,12}$")]
+    id_suffix: Option<String>,
     /// 1 to 1,000; 50 unless given.
     limit: Option<usize>,
     /// The next_cursor of the page before.
     cursor: Option<String>,
     /// Count all.
     total: bool,
+}
+
+/// The states of a list that is separated by commas.
+fn states(text: Option<&str>) -> Result<Vec<RunStanding>, Error> {
+    let words = text.into_iter().flat_map(|text| text.split(',')).map(str::trim);
+    let state = |word: &str| {
+        let wrong = || Error::InvalidField { field: "state", why: format!("{word:?} is no state of a run") };
+        RunStanding::parse(word).ok_or_else(wrong)
+    };
+    words.map(state).collect()
 }
 
 /// List runs, newest first.
@@ -137,17 +158,20 @@ pub(super) async fn list(
 ) -> Result<Response, Error> {
     let limit = page_size(wanted.limit)?;
     let page = Page { after: cursor(wanted.cursor.as_deref())?, limit };
-    let state = wanted
-        .state
-        .as_deref()
-        .map(|word| RunStanding::parse(word).ok_or_else(|| Error::Invalid(format!("{word:?} is no state of a run"))));
+    let suffix = wanted.id_suffix.as_deref().map(|digits| {
+        let wrong = || Error::InvalidField { field: "id_suffix", why: "must be 4 to 12 hexadecimal digits".into() };
+        IdSuffix::parse(digits).ok_or_else(wrong)
+    });
     let query = RunQuery {
         namespace: wanted.namespace,
         queue: wanted.queue,
         kind: wanted.kind,
-        state: state.transpose()?,
+        states: states(wanted.state.as_deref())?,
         worker: wanted.worker.as_deref().map(worker_id).transpose()?,
         key: wanted.key,
+        submitted_after: wanted.submitted_after.map(|at| at.0),
+        submitted_before: wanted.submitted_before.map(|at| at.0),
+        id_suffix: suffix.transpose()?,
     };
     let (runs, total) = service::read::list(&app, &caller, query, page, wanted.total).await?;
     let next_cursor = if runs.len() == limit { runs.last().map(|run| run.id.clone()) } else { None };

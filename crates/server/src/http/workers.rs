@@ -35,6 +35,7 @@ pub(super) struct ListWorkers {
     /// Only this namespace.
     namespace: Option<String>,
     /// Only ONLINE, DRAINING or OFFLINE ones.
+    #[param(value_type = Option<baton_proto::words::WorkerStatus>)]
     status: Option<String>,
     /// Only those serving this queue.
     queue: Option<String>,

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use baton_core::{Millis, token};
-use baton_proto::{CreateKey, CreatedKey, KeyView, RotateKey, Time};
+use baton_proto::{CreateKey, CreatedKey, KeyView, RotateKey, Time, Whoami};
 use baton_store::{Key, NewKey, Rotation, Scope};
 
 use super::{audit, check_name};
@@ -99,6 +99,20 @@ pub async fn list(app: &App, caller: &Caller) -> Result<Vec<KeyView>, Error> {
             old_until: key.old_until.map(Time),
         })
         .collect())
+}
+
+/// Who is calling. Any key may ask.
+pub async fn whoami(app: &App, caller: &Caller) -> Result<Whoami, Error> {
+    // The one in the settings is in no table.
+    let known = app.store.keys().await?.into_iter().find(|key| key.id == caller.key_id);
+    let (name, expires_at) = known.map_or_else(|| (caller.key_id.clone(), None), |key| (key.name, key.expires_at));
+    Ok(Whoami {
+        id: caller.key_id.clone(),
+        name,
+        scopes: caller.scopes.iter().map(|scope| scope_name(*scope).to_owned()).collect(),
+        namespace: caller.namespace.clone(),
+        expires_at: expires_at.map(Time),
+    })
 }
 
 /// Gives a key another secret, which is shown this once. The one it has stays good for a while, so that whoever uses it can

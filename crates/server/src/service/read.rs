@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use baton_core::{RunId, State, WorkerId};
+use baton_core::{IdSuffix, Millis, RunId, State, WorkerId};
 use baton_proto::{CLAIM_WAIT_MS_MAX, HistoryEvent, RunView, Time};
 use baton_store::{Page, RunFilter, RunRecord, Scope};
 use tokio::time::Instant;
@@ -25,12 +25,18 @@ pub struct RunQuery {
     pub queue: Option<String>,
     /// Type.
     pub kind: Option<String>,
-    /// State.
-    pub state: Option<State>,
+    /// States; none means any.
+    pub states: Vec<State>,
     /// Worker.
     pub worker: Option<WorkerId>,
     /// Key.
     pub key: Option<String>,
+    /// Submitted at this moment or later.
+    pub submitted_after: Option<Millis>,
+    /// Submitted before this moment.
+    pub submitted_before: Option<Millis>,
+    /// The last digits of the identifier.
+    pub id_suffix: Option<IdSuffix>,
 }
 
 /// One run.
@@ -77,7 +83,16 @@ pub async fn list(
         (None, None, None) => None,
         (namespace, queue, kind) => Some(app.lanes.find(namespace, queue.as_deref(), kind.as_deref()).await?),
     };
-    let filter = RunFilter { lanes, state: query.state, worker: query.worker, key: query.key };
+    let filter = RunFilter {
+        lanes,
+        states: query.states,
+        worker: query.worker,
+        key: query.key,
+        // Identifiers begin with the time of their run.
+        since: query.submitted_after.map(RunId::floor),
+        before: query.submitted_before.map(RunId::floor),
+        id_suffix: query.id_suffix,
+    };
     let mut runs = Vec::new();
     for record in app.store.runs(&filter, page).await? {
         runs.push(view(app, record).await?);

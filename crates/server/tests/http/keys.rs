@@ -41,6 +41,20 @@ async fn a_key_is_shown_once_and_works_in_both_headers(on: On) {
     }
 }
 
+async fn a_key_says_what_it_is(on: On) {
+    let server = Server::start(on).await;
+    let own = server.client.whoami().await.unwrap();
+    assert_eq!((own.id.as_str(), own.scopes.as_slice()), ("settings", ["admin".to_owned()].as_slice()));
+    assert_eq!((own.namespace, own.expires_at), (None, None));
+    let wanted = CreateKey { expires_in_ms: Some(60_000), ..key(&["worker", "read"], Some("team")) };
+    let created = server.client.create_key(&wanted).await.unwrap();
+    let who = server.client_with(&created.key).whoami().await.unwrap();
+    assert_eq!((who.id, who.name.as_str(), who.namespace.as_deref()), (created.id, "ci", Some("team")));
+    assert_eq!((who.scopes, who.expires_at), (wanted.scopes, Some(Time(START + 60_000))));
+    let nobody = server.send(server.request("GET", "/api/v1/whoami"), "").await;
+    assert_eq!(nobody.refusal(), "401 no_credential");
+}
+
 async fn without_a_good_key_nothing_is_told(on: On) {
     let server = Server::start(on).await;
     let none = server.send(server.request("GET", "/api/v1/runs"), "").await;
@@ -270,6 +284,7 @@ async fn every_administrative_act_is_written_down(on: On) {
 }
 
 on_both!(
+    a_key_says_what_it_is,
     a_key_that_the_store_knows_keeps_its_scopes,
     a_key_is_shown_once_and_works_in_both_headers,
     without_a_good_key_nothing_is_told,

@@ -2,12 +2,14 @@
 
 mod harness;
 
+mod breaking;
 mod builds;
 mod claims;
 mod connections;
 mod displaced;
 mod explain;
 mod foreign_keys;
+mod generated_client;
 mod grpc;
 mod heartbeats;
 mod hostile;

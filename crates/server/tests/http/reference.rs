@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+use crate::breaking::{breaks, is_announced};
 use crate::harness::{On, Server, on_both};
 
 const HOW_TO_UPDATE: &str =
@@ -27,6 +28,9 @@ const GENERAL: [&str; 11] = [
     "The store cannot be reached, or the server is busy or stopping; Retry-After says when to come back",
     "The disk is full",
 ];
+
+/// What it says of successes.
+const USUAL: [&str; 3] = ["Done", "It was made", "Done; there is nothing to answer"];
 
 const HEAD: &str = "\
 # The HTTP API
@@ -119,7 +123,7 @@ async fn a_key_of_another_scope_is_refused_as_documented(on: On) {
         if path.starts_with("/api/v1/runs/") || path.starts_with("/api/v1/workers/") {
             continue;
         }
-        let Some([one]) = operation["security"].as_array().map(Vec::as_slice) else { continue };
+        let [one] = &requirements(&operation)[..] else { continue };
         let (1, Some(scope)) = (one.as_object().unwrap().len(), one["api_key"][0].as_str()) else { continue };
         let weak = if scope == "worker" { "submit" } else { "worker" };
         let asked = path.replace(['{', '}'], "");
@@ -164,22 +168,43 @@ fn the_document_is_complete() {
             parameters.filter(|one| one["in"] == "path").filter_map(|one| one["name"].as_str()).collect();
         assert_eq!(named, described, "{route}");
         assert!(operation["responses"].as_object().is_some_and(|answers| !answers.is_empty()), "{route}");
+        let has_words = |part: &Value| part["description"].as_str().is_some_and(|words| !words.is_empty());
+        assert!(has_words(&operation), "{route} is not described");
+        for (status, answer) in operation["responses"].as_object().unwrap() {
+            assert!(has_words(answer), "{route}: what does {status} mean?");
+        }
+        for parameter in operation["parameters"].as_array().into_iter().flatten() {
+            assert!(has_words(parameter), "{route}: what is {}?", parameter["name"]);
+        }
     }
+    assert!(
+        document["components"]["schemas"]["Heartbeat"]["properties"].get("leases").is_some(),
+        "a name for two shapes"
+    );
     let text = document.to_string();
     for reference in text.split("\"#/components/schemas/").skip(1).filter_map(|rest| rest.split('"').next()) {
         assert!(document["components"]["schemas"].get(reference).is_some(), "{reference} is not described");
     }
 }
 
+/// What has to be shown. An API key may come as `Authorization: Bearer` everywhere, so that is left out.
+pub(crate) fn requirements(operation: &Value) -> Vec<Value> {
+    let all = operation["security"].as_array().into_iter().flatten();
+    all.filter(|requirement| requirement.get("bearer").is_none()).cloned().collect()
+}
+
 /// What has to be shown, in words.
 fn who(operation: &Value, document: &Value) -> String {
-    let Some(requirements) = operation["security"].as_array() else { return "anybody".into() };
+    let requirements = requirements(operation);
+    if requirements.is_empty() {
+        return "anybody".into();
+    }
     let one = |(name, scopes): (&String, &Value)| match (name.as_str(), scopes[0].as_str()) {
         ("api_key", Some(scope)) => format!("key ({scope})"),
         ("api_key", None) => "key".into(),
         _ => {
             let header = &document["components"]["securitySchemes"][name]["name"];
-            format!("`{}`", header.as_str().unwrap())
+            format!("`{}`", header.as_str().unwrap_or("Authorization"))
         }
     };
     if requirements.iter().any(|requirement| requirement.get("lease").is_some()) {
@@ -190,11 +215,15 @@ fn who(operation: &Value, document: &Value) -> String {
 }
 
 /// The answers, in words: a refusal's body is always the same.
-fn answers(operation: &Value) -> String {
+fn answers(operation: &Value, document: &Value) -> String {
     let answer = |(status, answer): (&String, &Value)| {
         let content = answer["content"].as_object().and_then(|content| content.values().next());
         let shape = content.and_then(|content| content["schema"]["$ref"].as_str()?.rsplit('/').next());
-        let said = answer["description"].as_str().filter(|text| !text.is_empty()).map(str::to_lowercase);
+        let schema = shape.map(|shape| &document["components"]["schemas"][shape]["description"]);
+        let by_shape = schema.and_then(Value::as_str).map(|text| text.trim_end_matches('.'));
+        // What only says what its shape or its status says goes without saying.
+        let said = answer["description"].as_str().filter(|text| Some(*text) != by_shape && !USUAL.contains(text));
+        let said = said.map(str::to_lowercase);
         match (shape, said) {
             (None, None) | (Some("Problem"), _) => status.clone(),
             (Some(shape), None) => format!("{status} `{shape}`"),
@@ -218,8 +247,8 @@ fn page() -> String {
         write!(page, "\n## {title}\n\n{about}.\n\n").unwrap();
         page.push_str("| method | path | who may call | what it does | answers |\n| --- | --- | --- | --- | --- |\n");
         for (method, path, operation) in operations.iter().filter(|(.., operation)| operation["tags"][0] == *name) {
-            let (who, answers) = (who(operation, &document), answers(operation));
-            let does = operation["summary"].as_str().unwrap().replace('\n', " ");
+            let (who, answers) = (who(operation, &document), answers(operation, &document));
+            let does = operation["description"].as_str().unwrap().split("\n\n").next().unwrap();
             writeln!(page, "| {method} | `{path}` | {who} | {does} | {answers} |").unwrap();
         }
     }
@@ -238,4 +267,25 @@ fn the_reference_shows_what_the_document_says() {
         panic!("docs/api.md is out of date, line {}:\n  routes: {is}\n  page:   {was}\n{HOW_TO_UPDATE}", line + 1);
     }
     assert!(found == written, "docs/api.md has another length than the routes give it. {HOW_TO_UPDATE}");
+}
+
+/// The document as a file: for those who read, and to see what a change breaks. What was never released may be changed after
+/// all: delete the file, and write it again.
+#[test]
+fn the_document_is_a_file_and_breaks_nobody_unannounced() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
+    let document = document();
+    let found = serde_json::to_string_pretty(&document).unwrap() + "\n";
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    if let Ok(old) = serde_json::from_str::<Value>(&written)
+        && !is_announced(&old, &document)
+    {
+        let broken = breaks(&old, &document);
+        assert!(broken.is_empty(), "this breaks callers, and the version does not say so: {broken:#?}");
+    }
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, &found).expect("docs/openapi.json can be written");
+    } else {
+        assert!(found == written, "docs/openapi.json is out of date. {HOW_TO_UPDATE}");
+    }
 }

@@ -155,11 +155,48 @@ async fn filters_find_what_they_say(on: On) {
     assert_eq!(find(RunFilter { namespace: some("team"), ..RunFilter::default() }).await, [foreign]);
     let running = RunFilter { state: Some(State::Running), ..RunFilter::default() };
     assert_eq!(find(running).await, [claimed.run_id.as_str()]);
+    let several = RunFilter { states: vec![State::Running, State::Failed], ..RunFilter::default() };
+    assert_eq!(find(several).await, find(RunFilter { state: Some(State::Running), ..RunFilter::default() }).await);
     let own = RunFilter { worker: Some(worker), ..RunFilter::default() };
     assert_eq!(find(own.clone()).await, [claimed.run_id.as_str()]);
     server.client.complete(&claimed.run_id, &complete(&claimed.lease)).await.unwrap();
     assert_eq!(find(own).await, [claimed.run_id], "it held the run at its end");
     assert!(find(RunFilter { queue: some("nobody's"), ..RunFilter::default() }).await.is_empty());
+}
+
+async fn runs_are_found_by_states_times_and_last_digits(on: On) {
+    let server = Server::start(on).await;
+    let first = server.submit().await;
+    server.clock.advance(60_000);
+    let second = server.submit().await;
+    server.client.cancel(&first).await.unwrap();
+    let find = async |query: &str| -> Vec<String> {
+        let page = server.call("GET", &format!("/api/v1/runs?{query}"), "").await.json();
+        page["runs"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let both = [second.clone(), first.clone()];
+    for query in ["state=pending,cancelled", "state=pending&state=cancelled", "state=pending&limit=9&state=cancelled"] {
+        assert_eq!(find(query).await, both, "{query}");
+    }
+    assert_eq!(find("state=failed,cancelled").await, [first.as_str()]);
+    let between = Time(START + 30_000);
+    assert_eq!(find(&format!("submitted_after={between}")).await, [second.as_str()]);
+    assert_eq!(find(&format!("submitted_before={between}")).await, [first.as_str()]);
+    assert!(find(&format!("submitted_before={between}&state=pending")).await.is_empty());
+    assert_eq!(find(&format!("id_suffix={}", &second[second.len() - 6..])).await, [second.as_str()]);
+    assert!(find(&format!("id_suffix={}&queue=other", &second[second.len() - 6..])).await.is_empty());
+    for wrong in
+        ["id_suffix=abc", "id_suffix=0123456789abc", "id_suffix=wxyz", "state=pending,lost", "submitted_after=x"]
+    {
+        let answer = server.call("GET", &format!("/api/v1/runs?{wrong}"), "").await;
+        assert_eq!(answer.refusal(), "422 invalid", "{wrong}");
+    }
+    // A key of another namespace finds nothing by the digits, as if the run were not there.
+    let key = json!({"name": "x", "scopes": ["read"], "namespace": "team"}).to_string();
+    let key = server.call("POST", "/api/v1/keys", key).await.json()["key"].as_str().unwrap().to_owned();
+    let path = format!("/api/v1/runs?id_suffix={}", &second[second.len() - 6..]);
+    let answer = server.send(server.request("GET", &path).header("x-api-key", key), "").await;
+    assert_eq!(answer.json()["runs"], json!([]));
 }
 
 async fn ids_that_name_nothing_are_not_found(on: On) {
@@ -302,6 +339,7 @@ on_both!(
     a_batch_goes_in_whole_or_not_at_all,
     pages_hold_every_run_once_and_newest_first,
     filters_find_what_they_say,
+    runs_are_found_by_states_times_and_last_digits,
     ids_that_name_nothing_are_not_found,
     a_nul_byte_in_a_question_is_no_failure_of_ours,
     history_tells_what_happened_in_order,

@@ -1,6 +1,9 @@
 //! Reading runs.
 
-use baton_core::{LeaseEnd, Millis, RunId};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use baton_core::{IdSuffix, LeaseEnd, Millis, RunId, State};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -8,6 +11,7 @@ use super::PostgresStore;
 use super::params::params;
 use super::pool::{Outcome, retried};
 use super::{rows, sql};
+use crate::types::{ID_SUFFIX_FOUND_MAX, ID_SUFFIX_SCAN_MAX};
 use crate::{Attempt, Claimed, LeaseRef, Page, QueueId, RunFilter, RunRecord};
 
 impl PostgresStore {
@@ -36,30 +40,62 @@ impl PostgresStore {
     }
 
     pub(super) async fn list_runs(&self, filter: &RunFilter, page: Page<RunId>) -> Outcome<Vec<RunRecord>> {
+        if filter.id_suffix.is_some() {
+            let mut found = self.find_runs_by_suffix(filter, page.after).await?;
+            found.truncate(page.limit);
+            return Ok(found);
+        }
         let RunFilter { lanes, key, .. } = filter;
         let worker = filter.worker.map(|worker| worker.0);
-        let (after, limit) = (page.after.map(|run| run.0), page.limit as i64);
-        let rows = match filter.state {
-            None => self.database.query(sql::LIST_RUNS, params![lanes, worker, key, after, limit]).await?,
-            Some(state) => {
-                let statement = if state.is_ended() { sql::LIST_ENDED_RUNS } else { sql::LIST_LIVE_RUNS };
-                self.database.query(statement, params![lanes, state.code(), worker, key, after, limit]).await?
+        let (since, upper) = (filter.since.map(|run| run.0), filter.upper(page.after).map(|run| run.0));
+        let limit = page.limit as i64;
+        if filter.states.is_empty() {
+            let parameters = params![lanes, worker, key, upper, limit, since];
+            return self.database.query(sql::LIST_RUNS, parameters).await?.iter().map(rows::record).collect();
+        }
+        // Live ones first: a run that ends between the two looks is found by both, and by neither the other way round.
+        let mut found = BTreeMap::new();
+        for (statement, states) in by_table(&filter.states, sql::LIST_LIVE_RUNS, sql::LIST_ENDED_RUNS) {
+            let parameters = params![lanes, states, worker, key, upper, limit, since];
+            for row in self.database.query(statement, parameters).await? {
+                let record = rows::record(&row)?;
+                found.insert(Reverse(record.id), record);
             }
-        };
-        rows.iter().map(rows::record).collect()
+        }
+        Ok(found.into_values().take(page.limit).collect())
+    }
+
+    /// Runs whose identifier ends as wanted, newest first.
+    async fn find_runs_by_suffix(&self, filter: &RunFilter, after: Option<RunId>) -> Outcome<Vec<RunRecord>> {
+        let suffix = filter.id_suffix.as_ref().map(IdSuffix::as_str).unwrap_or_default();
+        let (since, upper) = (filter.since.map(|run| run.0), filter.upper(after).map(|run| run.0));
+        let (scan, most) = (ID_SUFFIX_SCAN_MAX as i64, ID_SUFFIX_FOUND_MAX as i64);
+        let rows = self.database.query(sql::FIND_RUNS_BY_SUFFIX, params![suffix, upper, since, scan, most]).await?;
+        let ids = rows.iter().map(|row| Ok(RunId(row.try_get(0)?))).collect::<Outcome<Vec<RunId>>>()?;
+        let mut found = self.read_runs(&ids).await?.iter().map(rows::record).collect::<Outcome<Vec<_>>>()?;
+        found.retain(|run| filter.fits(run));
+        found.sort_unstable_by_key(|run| Reverse(run.id));
+        Ok(found)
     }
 
     pub(super) async fn count_all_runs(&self, filter: &RunFilter) -> Outcome<u64> {
+        if filter.id_suffix.is_some() {
+            return Ok(self.find_runs_by_suffix(filter, None).await?.len() as u64);
+        }
         let RunFilter { lanes, key, .. } = filter;
         let worker = filter.worker.map(|worker| worker.0);
-        let rows = match filter.state {
-            None => self.database.query(sql::COUNT_RUNS, params![lanes, worker, key]).await?,
-            Some(state) => {
-                let statement = if state.is_ended() { sql::COUNT_ENDED_RUNS } else { sql::COUNT_LIVE_RUNS };
-                self.database.query(statement, params![lanes, state.code(), worker, key]).await?
-            }
+        let (since, before) = (filter.since.map(|run| run.0), filter.before.map(|run| run.0));
+        let count = |rows: Vec<Row>| -> Outcome<u64> {
+            Ok(rows.first().map(|row| row.try_get::<_, i64>(0)).transpose()?.unwrap_or_default() as u64)
         };
-        Ok(rows.first().map(|row| row.try_get::<_, i64>(0)).transpose()?.unwrap_or_default() as u64)
+        if filter.states.is_empty() {
+            return count(self.database.query(sql::COUNT_RUNS, params![lanes, worker, key, since, before]).await?);
+        }
+        let mut all = 0;
+        for (statement, states) in by_table(&filter.states, sql::COUNT_LIVE_RUNS, sql::COUNT_ENDED_RUNS) {
+            all += count(self.database.query(statement, params![lanes, states, worker, key, since, before]).await?)?;
+        }
+        Ok(all)
     }
 
     pub(super) async fn list_attempts(&self, run: RunId) -> Outcome<Vec<Attempt>> {
@@ -82,4 +118,12 @@ impl PostgresStore {
         let rows = self.database.query(sql::COUNT_KEYS, params![queue, vec![key]]).await?;
         Ok(rows.first().map(|row| row.try_get::<_, i64>(1)).transpose()?.unwrap_or_default() as u64)
     }
+}
+
+/// The statements that look for runs in these states: one for those before their end, one for those after it.
+fn by_table<'a>(states: &[State], live: &'a str, ended: &'a str) -> impl Iterator<Item = (&'a str, Vec<i16>)> {
+    let codes = |ended: bool| -> Vec<i16> {
+        states.iter().filter(|state| state.is_ended() == ended).map(|state| state.code()).collect()
+    };
+    [(live, codes(false)), (ended, codes(true))].into_iter().filter(|(_, states)| !states.is_empty())
 }

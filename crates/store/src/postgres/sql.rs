@@ -103,6 +103,7 @@ statements! {
     FIND_LANES = "find_lanes.pg.sql";
     FIND_PAST = "find_past.pg.sql";
     FIND_RELATIONS = "find_relations.pg.sql";
+    FIND_RUNS_BY_SUFFIX = "find_runs_by_suffix.pg.sql";
     FIND_STEPS = "find_steps.pg.sql";
     FOLLOW_AUDIT = "follow_audit.pg.sql";
     FIND_SUBMITTED = "find_submitted.pg.sql";

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use baton_core::{Millis, RunId, State, WorkerId};
+use baton_core::{IdSuffix, Millis, RunId, State, WorkerId};
 use rusqlite::types::Value;
 use rusqlite::{params, params_from_iter};
 
 use super::connection::Sql;
 use super::{rows, statements};
+use crate::types::{ID_SUFFIX_FOUND_MAX, ID_SUFFIX_SCAN_MAX};
 use crate::{Attempt, Claimed, LaneId, LeaseRef, Look, Page, QueueId, RunFilter, RunRecord, StoreResult};
 
 /// No identifier of a run is as large as this.
@@ -78,6 +79,11 @@ pub(super) fn run(sql: &Sql<'_>, run: RunId) -> StoreResult<Option<RunRecord>> {
 }
 
 pub(super) fn runs(sql: &Sql<'_>, filter: &RunFilter, page: Page<RunId>) -> StoreResult<Vec<RunRecord>> {
+    if let Some(suffix) = &filter.id_suffix {
+        let mut found = runs_by_suffix(sql, filter, suffix, page.after)?;
+        found.truncate(page.limit);
+        return Ok(found);
+    }
     let mut found = Vec::new();
     for (text, parameters) in searches(filter, page.after, page.limit as i64)? {
         found.append(&mut sql.rows(text, params_from_iter(parameters), |row| rows::run_id(row, 0))?);
@@ -88,7 +94,36 @@ pub(super) fn runs(sql: &Sql<'_>, filter: &RunFilter, page: Page<RunId>) -> Stor
     found.iter().map(|run| sql.one(statements::READ_RUN, params![run.0.as_bytes()], rows::record)).collect()
 }
 
+/// Runs whose identifier ends as wanted, newest first.
+fn runs_by_suffix(
+    sql: &Sql<'_>,
+    filter: &RunFilter,
+    suffix: &IdSuffix,
+    after: Option<RunId>,
+) -> StoreResult<Vec<RunRecord>> {
+    let (scan, most) = (ID_SUFFIX_SCAN_MAX as i64, ID_SUFFIX_FOUND_MAX as i64);
+    let parameters = params![upper(filter, after), lower(filter), suffix.as_str(), scan, most];
+    let found = sql.rows(statements::FIND_RUNS_BY_SUFFIX, parameters, |row| rows::run_id(row, 0))?;
+    let mut runs = Vec::new();
+    for run in found {
+        runs.push(sql.one(statements::READ_RUN, params![run.0.as_bytes()], rows::record)?);
+    }
+    runs.retain(|run| filter.fits(run));
+    Ok(runs)
+}
+
+fn upper(filter: &RunFilter, after: Option<RunId>) -> Vec<u8> {
+    filter.upper(after).map_or(AFTER_ALL, |run| *run.0.as_bytes()).to_vec()
+}
+
+fn lower(filter: &RunFilter) -> Vec<u8> {
+    filter.since.map_or([0; 16], |run| *run.0.as_bytes()).to_vec()
+}
+
 pub(super) fn count_runs(sql: &Sql<'_>, filter: &RunFilter) -> StoreResult<u64> {
+    if let Some(suffix) = &filter.id_suffix {
+        return Ok(runs_by_suffix(sql, filter, suffix, None)?.len() as u64);
+    }
     let searches = searches(filter, None, NO_LIMIT)?;
     searches.into_iter().map(|(text, parameters)| sql.count_rows(text, params_from_iter(parameters))).sum()
 }
@@ -96,17 +131,36 @@ pub(super) fn count_runs(sql: &Sql<'_>, filter: &RunFilter) -> StoreResult<u64> 
 /// The statements, with parameters, that find the runs of a filter: for each kind of question the one that has an
 /// index for it. A run is found by one of them only.
 fn searches(filter: &RunFilter, after: Option<RunId>, limit: i64) -> StoreResult<Vec<(&'static str, Vec<Value>)>> {
+    if filter.states.is_empty() {
+        return searches_in(filter, None, after, limit);
+    }
+    let mut all = Vec::new();
+    // No state twice, and no run twice with it.
+    for state in State::ALL.into_iter().filter(|state| filter.states.contains(state)) {
+        all.append(&mut searches_in(filter, Some(state), after, limit)?);
+    }
+    Ok(all)
+}
+
+/// As `searches`, for runs in one state or in any.
+fn searches_in(
+    filter: &RunFilter,
+    state: Option<State>,
+    after: Option<RunId>,
+    limit: i64,
+) -> StoreResult<Vec<(&'static str, Vec<Value>)>> {
     let parameters = |lanes: Option<Value>| -> Vec<Value> {
         let common = vec![
-            after.map_or(AFTER_ALL, |run| *run.0.as_bytes()).to_vec().into(),
-            filter.state.map(|state| i64::from(state.code())).into(),
+            upper(filter, after).into(),
+            state.map(|state| i64::from(state.code())).into(),
             filter.worker.map(|worker| worker.0.as_bytes().to_vec()).into(),
             filter.key.clone().into(),
             limit.into(),
+            lower(filter).into(),
         ];
         common.into_iter().chain(lanes).collect()
     };
-    let text = match filter.state {
+    let text = match state {
         Some(State::Pending | State::Sleeping) => statements::FIND_WAITING_RUNS,
         Some(State::Assigned | State::Running) => statements::FIND_HELD_RUNS,
         Some(State::Failed | State::Cancelled) => statements::FIND_RUNS_ENDED_BADLY,

@@ -104,6 +104,7 @@ statements! {
     READ_RUN = "read_run.sqlite.sql";
     READ_PAYLOADS = "read_payloads.sqlite.sql";
     FIND_RUNS = "find_runs.sqlite.sql";
+    FIND_RUNS_BY_SUFFIX = "find_runs_by_suffix.sqlite.sql";
     FIND_RUNS_OF_LANE = "find_runs_of_lane.sqlite.sql";
     FIND_WAITING_RUNS = "find_waiting_runs.sqlite.sql";
     FIND_HELD_RUNS = "find_held_runs.sqlite.sql";

@@ -1,7 +1,7 @@
 //! Runs as they are read.
 
 use baton_core::machine::Options;
-use baton_core::{Epoch, LeaseEnd, Millis, Reason, RunId, State, WorkerId};
+use baton_core::{Epoch, IdSuffix, LeaseEnd, Millis, Reason, RunId, State, WorkerId};
 use bytes::Bytes;
 
 use super::LaneId;
@@ -20,12 +20,38 @@ pub struct Page<K> {
 pub struct RunFilter {
     /// Of these lanes; `None` means all.
     pub lanes: Option<Vec<LaneId>>,
-    /// In this state.
-    pub state: Option<State>,
+    /// In one of these states; none means any.
+    pub states: Vec<State>,
     /// Held (now, or at its end) by this worker.
     pub worker: Option<WorkerId>,
     /// With this key.
     pub key: Option<String>,
+    /// This one or newer. Identifiers are in the order of time, so that this is a moment, too.
+    pub since: Option<RunId>,
+    /// Older than this one.
+    pub before: Option<RunId>,
+    /// With an identifier that ends like this, among the newest [`ID_SUFFIX_SCAN_MAX`] runs.
+    pub id_suffix: Option<IdSuffix>,
+}
+
+/// How many identifiers are looked at for one with given last digits. No index serves that: it would cost every submit.
+pub const ID_SUFFIX_SCAN_MAX: usize = 1_000_000;
+/// Most runs that are found by their last digits. Among the identifiers that are looked at, four digits fit some fifteen.
+pub(crate) const ID_SUFFIX_FOUND_MAX: usize = 100;
+
+impl RunFilter {
+    /// The identifier that all runs of a page are older than.
+    pub(crate) fn upper(&self, after: Option<RunId>) -> Option<RunId> {
+        after.into_iter().chain(self.before).min()
+    }
+
+    /// True when a run that was found by its identifier is one of those that are wanted.
+    pub(crate) fn fits(&self, run: &RunRecord) -> bool {
+        self.lanes.as_ref().is_none_or(|lanes| lanes.contains(&run.lane))
+            && (self.states.is_empty() || self.states.contains(&run.state))
+            && self.worker.is_none_or(|worker| run.worker == Some(worker))
+            && self.key.as_ref().is_none_or(|key| run.key.as_ref() == Some(key))
+    }
 }
 
 /// Everything there is to know of a run, but for its past attempts.

@@ -100,8 +100,8 @@ async fn work_done_is_counted_for_its_worker(rig: Rig) {
     rig.sleep(held[4], Due::After(10)).await;
     let shown = rig.shown(worker).await;
     assert_eq!((shown.active, shown.completed, shown.failed), (1, 2, 1));
-    let filter = baton_store::RunFilter { worker: Some(worker), state: Some(State::Assigned), ..Default::default() };
+    let filter = baton_store::RunFilter { worker: Some(worker), states: vec![State::Assigned], ..Default::default() };
     assert_eq!(rig.store.count_runs(&filter).await.unwrap(), u64::from(shown.active));
-    let filter = baton_store::RunFilter { state: Some(State::Completed), ..filter };
+    let filter = baton_store::RunFilter { states: vec![State::Completed], ..filter };
     assert_eq!(rig.store.count_runs(&filter).await.unwrap(), shown.completed);
 }

@@ -1,12 +1,14 @@
 //! Reading: lists, filters, pages, the clock.
 
 use baton_core::machine::Options;
-use baton_core::{RunId, State};
+use baton_core::{IdSuffix, RunId, State};
 use baton_store::{Completion, Due, NewRun, Page, RunFilter};
 
 use crate::rig::{Rig, START, contract, error, keyed, lease, run};
 
 contract!(
+    runs_are_found_by_several_states_and_by_their_time,
+    runs_are_found_by_the_last_digits_of_their_identifier,
     pages_have_no_gaps_and_no_repeats,
     runs_are_filtered,
     every_state_can_be_listed,
@@ -16,6 +18,72 @@ contract!(
     statements_are_counted,
     the_first_storage_is_the_one_that_is_marked,
 );
+
+async fn runs_are_found_by_several_states_and_by_their_time(rig: Rig) {
+    let lane = rig.lane("ios").await;
+    let mut ids = Vec::new();
+    for _ in 0..6 {
+        ids.push(rig.submit(run(lane)).await);
+        rig.clock.advance(1_000);
+    }
+    let worker = rig.worker("a").await;
+    let held: Vec<_> = rig.claim(worker, lane, 4).await.iter().map(lease).collect();
+    rig.start(held[1]).await;
+    rig.complete(held[2]).await;
+    rig.store.cancel(vec![ids[4]], 1_000).await.unwrap();
+    let find = async |filter: RunFilter| {
+        let found = rig.store.runs(&filter, Page { after: None, limit: 10 }).await.unwrap();
+        assert_eq!(rig.store.count_runs(&filter).await.unwrap(), found.len() as u64, "{filter:?}");
+        found.iter().rev().map(|one| one.id).collect::<Vec<_>>()
+    };
+    let inside = |states: &[State]| RunFilter { states: states.to_vec(), ..RunFilter::default() };
+    // The oldest four are claimed in their order.
+    assert_eq!(find(inside(&[State::Assigned, State::Running])).await, [ids[0], ids[1], ids[3]]);
+    assert_eq!(find(inside(&[State::Pending, State::Running])).await, [ids[1], ids[5]]);
+    assert_eq!(find(inside(&[State::Pending, State::Completed, State::Pending])).await, [ids[2], ids[5]]);
+    assert_eq!(find(inside(&[State::Failed, State::Cancelled])).await, [ids[4]]);
+    assert_eq!(find(inside(&State::ALL)).await, ids);
+    let (second, fifth) = (RunId::floor(START + 1_000), RunId::floor(START + 4_000));
+    for states in [vec![], State::ALL.to_vec(), vec![State::Assigned, State::Running, State::Completed]] {
+        let filter = RunFilter { states, since: Some(second), before: Some(fifth), ..RunFilter::default() };
+        assert_eq!(find(filter).await, ids[1..4]);
+    }
+    let lanes = Some(vec![lane.lane]);
+    assert_eq!(find(RunFilter { lanes: lanes.clone(), since: Some(fifth), ..RunFilter::default() }).await, ids[4..]);
+    assert_eq!(find(RunFilter { lanes, before: Some(second), ..RunFilter::default() }).await, ids[..1]);
+    // A page begins where the one before ended, inside the range.
+    let filter = RunFilter { before: Some(fifth), ..inside(&[State::Assigned, State::Running, State::Completed]) };
+    let page = rig.store.runs(&filter, Page { after: Some(ids[3]), limit: 2 }).await.unwrap();
+    assert_eq!(page.iter().map(|one| one.id).collect::<Vec<_>>(), [ids[2], ids[1]]);
+}
+
+async fn runs_are_found_by_the_last_digits_of_their_identifier(rig: Rig) {
+    let (ios, android) = (rig.lane("ios").await, rig.lane("android").await);
+    let ids = rig.submit_all(vec![run(ios), run(android), run(ios)]).await;
+    let find = async |digits: &str, filter: RunFilter| {
+        let filter = RunFilter { id_suffix: IdSuffix::parse(digits), ..filter };
+        let found = rig.store.runs(&filter, Page { after: None, limit: 10 }).await.unwrap();
+        assert_eq!(rig.store.count_runs(&filter).await.unwrap(), found.len() as u64);
+        found.iter().map(|one| one.id).collect::<Vec<_>>()
+    };
+    for id in &ids {
+        let text = id.to_string();
+        for digits in [12, 6] {
+            assert_eq!(find(&text[text.len() - digits..], RunFilter::default()).await, [*id], "{digits} of {text}");
+        }
+        assert_eq!(find(&text[text.len() - 8..].to_uppercase(), RunFilter::default()).await, [*id]);
+    }
+    let end = |id: RunId| id.to_string()[24..].to_owned();
+    let of = |lane: baton_store::Lane| RunFilter { lanes: Some(vec![lane.lane]), ..RunFilter::default() };
+    assert_eq!(find(&end(ids[1]), of(android)).await, [ids[1]]);
+    assert_eq!(find(&end(ids[1]), of(ios)).await, []);
+    let completed = RunFilter { states: vec![State::Completed], ..RunFilter::default() };
+    assert_eq!(find(&end(ids[0]), completed).await, []);
+    assert_eq!(find(&end(ids[0]), RunFilter { before: Some(ids[0]), ..RunFilter::default() }).await, []);
+    assert_eq!(IdSuffix::parse("abc"), None, "too few");
+    assert_eq!(IdSuffix::parse("0123456789abc"), None, "too many");
+    assert_eq!(IdSuffix::parse("wxyz"), None, "no digits");
+}
 
 async fn pages_have_no_gaps_and_no_repeats(rig: Rig) {
     let lane = rig.lane("ios").await;
@@ -29,7 +97,7 @@ async fn pages_have_no_gaps_and_no_repeats(rig: Rig) {
     let filters = [
         RunFilter::default(),
         RunFilter { lanes: Some(vec![lane.lane, other.lane]), ..RunFilter::default() },
-        RunFilter { state: Some(State::Completed), ..RunFilter::default() },
+        RunFilter { states: vec![State::Completed], ..RunFilter::default() },
     ];
     for one in rig.claim(worker, lane, 8).await {
         rig.complete(lease(&one)).await;
@@ -83,9 +151,9 @@ async fn runs_are_filtered(rig: Rig) {
     let mut of_first = vec![held[0].run, held[1].run];
     of_first.sort();
     assert_eq!(find(RunFilter { worker: Some(first), ..none() }).await, of_first, "held now, or at its end");
-    let held_now = RunFilter { worker: Some(first), state: Some(State::Assigned), ..none() };
+    let held_now = RunFilter { worker: Some(first), states: vec![State::Assigned], ..none() };
     assert_eq!(find(held_now).await, [held[1].run]);
-    let completed = RunFilter { worker: Some(first), state: Some(State::Completed), ..none() };
+    let completed = RunFilter { worker: Some(first), states: vec![State::Completed], ..none() };
     assert_eq!(find(completed).await, [held[0].run]);
     assert_eq!(find(RunFilter { worker: Some(second), lanes: lanes(&[android]), ..none() }).await, [taken[0].run]);
     assert_eq!(find(RunFilter { worker: Some(second), lanes: lanes(&[ios]), ..none() }).await, []);
@@ -112,7 +180,7 @@ async fn every_state_can_be_listed(rig: Rig) {
         (State::Cancelled, vec![ids[7]]),
     ];
     for (state, expected) in expected {
-        let filter = RunFilter { state: Some(state), ..RunFilter::default() };
+        let filter = RunFilter { states: vec![state], ..RunFilter::default() };
         let page = rig.store.runs(&filter, Page { after: None, limit: 10 }).await.unwrap();
         assert!(page.iter().all(|record| record.state == state));
         assert_eq!(page.iter().map(|record| record.id).collect::<Vec<_>>(), expected, "{}", state.as_str());
@@ -145,7 +213,7 @@ async fn a_list_tells_all_but_payloads(rig: Rig) {
     assert_eq!(records[2].error.as_deref(), Some("it broke"), "a live run tells how its last attempt ended");
     assert_eq!(rig.store.runs(&RunFilter::default(), Page { after: None, limit: 10 }).await.unwrap(), records);
     for record in records {
-        let filter = RunFilter { state: Some(record.state), ..RunFilter::default() };
+        let filter = RunFilter { states: vec![record.state], ..RunFilter::default() };
         let page = rig.store.runs(&filter, Page { after: None, limit: 10 }).await.unwrap();
         assert!(page.contains(&record), "{} is listed otherwise by its state", record.state.as_str());
     }

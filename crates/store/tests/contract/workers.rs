@@ -272,7 +272,7 @@ async fn counters_equal_counted_rows(rig: Rig) {
     let mut completed = 0;
     for worker in workers {
         let count = |state| {
-            let filter = RunFilter { worker: Some(worker), state: Some(state), ..RunFilter::default() };
+            let filter = RunFilter { worker: Some(worker), states: vec![state], ..RunFilter::default() };
             let store = rig.store.clone();
             async move { store.count_runs(&filter).await.unwrap() }
         };

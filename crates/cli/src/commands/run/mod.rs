@@ -185,6 +185,7 @@ async fn list(client: &Client, args: ListArgs) -> Result<(), Exit> {
         limit: Some(args.limit),
         cursor: args.cursor,
         total: args.total,
+        ..RunFilter::default()
     };
     args.listing.show(async || client.runs(&filter).await, flags::RUN_LIST.explain(), show::page).await
 }

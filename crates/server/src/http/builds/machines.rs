@@ -67,21 +67,21 @@ pub(super) struct HeartbeatQuery {
 /// What comes with a heartbeat.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default)]
-pub(super) struct Heartbeat {
+pub(super) struct MachineHeartbeat {
     /// How far it is, in per cent.
     progress: Option<f64>,
 }
 
 /// Say that the machine lives, and how far it is.
 #[utoipa::path(post, path = "/api/builds/{id}/heartbeat", tag = "machines", security(("worker_token" = []), ("api_key" = ["worker"], "worker_id" = []), ("vm_token" = []), ("api_key" = ["worker"], "lease" = [])),
-    params(("id" = String, Path, description = "The build"), HeartbeatQuery), request_body = Heartbeat,
+    params(("id" = String, Path, description = "The build"), HeartbeatQuery), request_body = MachineHeartbeat,
     responses((status = 200, body = NotedBuild), (status = 404, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn heartbeat(
     State(app): State<App>,
     Builds(shown): Builds,
     Path(id): Path<String>,
     Params(query): Params<HeartbeatQuery>,
-    Json(said): Json<Heartbeat>,
+    Json(said): Json<MachineHeartbeat>,
 ) -> Result<Response, Error> {
     machines::alive(&app, &shown.proof(query.worker_id.as_deref())?, &id, said.progress).await?;
     noted(&app).await

@@ -40,6 +40,7 @@ pub(super) struct ListClaims {
     /// The namespace; `default` unless given.
     namespace: Option<String>,
     /// Only this state.
+    #[param(value_type = Option<baton_proto::words::ClaimState>)]
     state: Option<String>,
     /// 1 to 1,000; 50 unless given.
     limit: Option<usize>,

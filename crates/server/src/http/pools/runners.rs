@@ -22,6 +22,7 @@ pub(super) struct ListRunners {
     /// The namespace; `default` unless given.
     namespace: Option<String>,
     /// Only this state; all but `gone` unless given.
+    #[param(value_type = Option<baton_proto::words::RunnerState>)]
     state: Option<String>,
     /// 1 to 1,000; 50 unless given.
     limit: Option<usize>,

@@ -93,8 +93,8 @@ fn file(artifact: Artifact) -> Option<BuildFile> {
 pub async fn list(app: &App, caller: &Caller, wanted: &Filter, page: Page<RunId>) -> Result<BuildPage, Error> {
     caller.may(Scope::Read, namespace_of(caller))?;
     let lanes = app.lanes.find(caller.namespace.as_deref(), Some(QUEUE), wanted.platform.as_deref()).await?;
-    let filter =
-        RunFilter { lanes: Some(lanes), state: wanted.status.map(states_of), worker: wanted.worker, key: None };
+    let states = wanted.status.map(states_of).into_iter().collect();
+    let filter = RunFilter { lanes: Some(lanes), states, worker: wanted.worker, ..RunFilter::default() };
     let records = app.store.runs(&filter, page).await?;
     let total = app.store.count_runs(&filter).await?;
     let full = records.len() == page.limit;

@@ -116,7 +116,8 @@ pub async fn list(
     }
     let namespace = query.namespace.as_deref().or(caller.namespace.as_deref());
     let lanes = app.lanes.find_workflows(namespace, query.queue.as_deref(), query.kind.as_deref()).await?;
-    let filter = RunFilter { lanes: Some(lanes), state: query.state, ..RunFilter::default() };
+    let states = query.state.into_iter().collect();
+    let filter = RunFilter { lanes: Some(lanes), states, ..RunFilter::default() };
     let records = app.store.runs(&filter, page).await?;
     let total = app.store.count_runs(&filter).await?;
     let runs: Vec<_> = records.iter().map(|record| record.id).collect();

@@ -95,11 +95,12 @@ impl Role {
         }
         match self {
             Role::Nobody | Role::Stranger | Role::ReaderWithLease => false,
-            Role::Read => matches!(opens, Opens::Read | Opens::BuildRead),
+            Role::Read => matches!(opens, Opens::Read | Opens::BuildRead | Opens::AnyKey),
             Role::Submit => Role::Read.may(opens) || matches!(opens, Opens::Submit | Opens::Bring | Opens::BuildSubmit),
             // The bodies of `Builder` name the builder, which is the worker's.
             Role::Worker => {
-                matches!(opens, Opens::Worker | Opens::Bring | Opens::Owner | Opens::HolderOrWorker | Opens::Builder)
+                let as_builder = matches!(opens, Opens::HolderOrWorker | Opens::Builder);
+                as_builder || matches!(opens, Opens::Worker | Opens::Bring | Opens::Owner | Opens::AnyKey)
             }
             Role::NamespaceAdmin => {
                 Role::Submit.may(opens) || matches!(opens, Opens::Worker | Opens::HolderOrWorker | Opens::Admin)
@@ -143,7 +144,7 @@ pub fn security(opens: Opens) -> serde_json::Value {
         Opens::Worker => serde_json::json!([key("worker")]),
         Opens::Bring => serde_json::json!([key("submit"), key("worker")]),
         Opens::Admin | Opens::Everything => serde_json::json!([key("admin")]),
-        Opens::Owner => serde_json::json!([{"api_key": []}]),
+        Opens::Owner | Opens::AnyKey => serde_json::json!([{"api_key": []}]),
         Opens::BuildRead => serde_json::json!([{"build_token": []}, key("read")]),
         Opens::BuildSubmit => serde_json::json!([{"build_token": []}, key("submit")]),
         Opens::Holder => serde_json::json!(holder),

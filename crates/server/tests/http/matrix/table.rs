@@ -19,6 +19,8 @@ pub enum Opens {
     Admin,
     /// A key with the scope `admin` that is good for all namespaces.
     Everything,
+    /// Any API key.
+    AnyKey,
     /// The key that began the upload. To all others it is unknown.
     Owner,
     /// As `Read`, or the token of the build.
@@ -41,8 +43,8 @@ pub enum Opens {
 }
 
 use Opens::{
-    Admin, Anybody, Bring, BuildRead, BuildSubmit, Builder, Everything, Holder, HolderOrWorker, Join, Owner, Password,
-    Read, Runner, Submit, Worker,
+    Admin, AnyKey, Anybody, Bring, BuildRead, BuildSubmit, Builder, Everything, Holder, HolderOrWorker, Join, Owner,
+    Password, Read, Runner, Submit, Worker,
 };
 
 /// An operation.
@@ -73,6 +75,7 @@ const GIT_BUILD: &str = r#"{"project_slug":"shop","version":"1","source_url":"ht
     "ref":"main","docker_image":"rust:1"}"#;
 
 pub const ROWS: &[Row] = &[
+    own("GET", "/api/v1/whoami", AnyKey, ""),
     // Builds, for those who submit them.
     own("GET", "/api/builds", Read, ""),
     own("POST", "/api/builds", Submit, "form:build"),
