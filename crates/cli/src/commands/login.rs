@@ -20,12 +20,12 @@ const INTERRUPTED: i32 = 130;
   baton login https://baton.example.com
   baton login http://10.0.0.10:7400 --name office
   baton login https://10.0.0.10:7400 --tls-pin sha256:5f0c...
-  baton login https://baton.example.com --name prod < key.txt
+  cat key.txt | baton login https://baton.example.com --name prod
 
-Asks for the key on the terminal, or reads it from the standard input, and checks it against the server. Server and key
-are kept in $XDG_CONFIG_HOME/baton/contexts.toml, which nobody else can read, and are used from then on:
-`baton context use` chooses another server, `--context NAME` does so for one command. The key is sent to this URL and
-to no other.")]
+Reads the key from the standard input, or takes --api-key or BATON_API_KEY, or asks for it on the terminal, and checks
+it against the server. Server and key are kept in $XDG_CONFIG_HOME/baton/contexts.toml, which nobody else can read, and
+are used from then on: `baton context use` chooses another server, `--context NAME` does so for one command. The key is
+sent to this URL and to no other.")]
 pub struct LoginArgs {
     /// Address of the server, like https://baton.example.com.
     #[arg(value_name = "URL")]
@@ -45,10 +45,7 @@ pub async fn login(connection: &Connection, args: LoginArgs) -> Result<(), Exit>
     let tls = connection.tls.options(None)?;
     // Nobody types a key for an address that cannot be one, or for a server that is not there.
     Client::new_with_tls(&args.server, "", &tls)?.healthz().await?;
-    let key = match &connection.api_key {
-        Some(key) => key.clone(),
-        None => read_key(&args.server).await?,
-    };
+    let key = find_key(&args.server, connection.api_key.as_deref()).await?;
     if key.trim().is_empty() {
         return Err(Exit::usage("no key was given"));
     }
@@ -76,10 +73,21 @@ async fn check(client: &Client) -> Result<(), Exit> {
     }
 }
 
-async fn read_key(url: &str) -> Result<String, Exit> {
-    if !std::io::stdin().is_terminal() {
-        return Ok(read_line()?);
+/// The key from the standard input, or as given, or as somebody types it.
+async fn find_key(url: &str, given: Option<&str>) -> Result<String, Exit> {
+    let is_terminal = std::io::stdin().is_terminal();
+    let piped = if is_terminal { String::new() } else { read_line()? };
+    match given {
+        Some(given) if piped.is_empty() => {
+            eprintln!("baton: with the key of --api-key or BATON_API_KEY");
+            Ok(given.to_owned())
+        }
+        None if is_terminal => ask_for_key(url).await,
+        Some(_) | None => Ok(piped),
     }
+}
+
+async fn ask_for_key(url: &str) -> Result<String, Exit> {
     let echo = EchoOff::of_stdin()?;
     eprint!("API key for {}: ", normal(url));
     std::io::stderr().flush()?;

@@ -10,7 +10,7 @@ use crate::exit::Exit;
 #[derive(Args)]
 #[command(after_help = "Examples:
   baton man /usr/local/share/man/man1
-  baton man ~/.local/share/man/man1 && man baton-run-list")]
+  baton man ~/.local/share/man/man1      then: man baton-run-list")]
 pub struct ManArgs {
     /// The directory, which is made if it is missing.
     directory: PathBuf,

@@ -349,9 +349,9 @@ mod tests {
     #[test]
     fn long_text_gives_way_before_short_text_and_names_keep_both_ends() {
         let mut table = runs();
-        table.row(["afe123", "default", "a-type-with-a-name-1", "running", "1", "3m", "", &"why ".repeat(50)]);
+        table.row(["afe123", "default", "a-type-of-a-name-1", "running", "1", "3m", "", &"why ".repeat(50)]);
         let shown = table.render(Look::test(80, 0));
-        assert!(shown.contains("  default  a-type-with-a-name-1  running"), "{shown}");
+        assert!(shown.contains("  default  a-type-of-a-name-1  running"), "{shown}");
         assert!(shown.lines().nth(1).unwrap().ends_with('…'), "{shown}");
         assert_eq!(cut_middle("a-very-long-name-17", 9), "a-ve…e-17");
         assert_eq!(cut_middle("語語語語", 5), "語…語");

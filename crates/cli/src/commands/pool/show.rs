@@ -353,8 +353,8 @@ mod tests {
     #[test]
     fn whoever_makes_a_pool_smaller_is_told_what_stays() {
         let with = |number: u64| sample(serde_json::json!({"max_size": 4, "runners": {"running": number, "idle": 3}}));
-        assert!(changed(&with(5)).ends_with("\n5 in use stay until they are given back"));
-        assert!(!changed(&with(4)).contains("in use"));
+        assert!(changed(&with(5), Look::test(80, 0)).ends_with("\n5 in use stay until they are given back"));
+        assert!(!changed(&with(4), Look::test(80, 0)).contains("in use"));
     }
 
     #[test]

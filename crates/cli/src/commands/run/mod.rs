@@ -27,7 +27,7 @@ pub enum RunCommand {
     #[command(
         visible_alias = "ls",
         after_help = "Examples:
-  baton run list --state failed
+  baton run list --state failed,cancelled
   baton run list --queue mac --watch
   baton run list --queue mac --limit 200 -o jsonl"
     )]
@@ -91,9 +91,9 @@ pub struct ListArgs {
     /// Of this type.
     #[arg(long = "type", short = 't', value_name = "TYPE")]
     kind: Option<String>,
-    /// In this state.
-    #[arg(long, short, value_parser = parse_state)]
-    state: Option<State>,
+    /// In this state, or in one of these: pending,running.
+    #[arg(long, short, value_parser = parse_state, value_delimiter = ',')]
+    state: Vec<State>,
     /// Held by this worker, now or at their end; its id, or the end of it.
     #[arg(long, value_name = "ID")]
     worker: Option<String>,
@@ -178,10 +178,9 @@ async fn list(client: &Client, args: ListArgs) -> Result<(), Exit> {
         namespace: args.namespace,
         queue: args.queue,
         kind: args.kind,
-        state: args.state,
+        states: args.state,
         worker,
         key: args.key,
-        id_suffix: None,
         limit: Some(args.limit),
         cursor: args.cursor,
         total: args.total,

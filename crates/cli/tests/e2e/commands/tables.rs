@@ -20,7 +20,7 @@ async fn register(person: &Person, name: &str) -> String {
     let worker = json!({"name": name, "queues": [absurd("q"), "work"], "types": [absurd("t")], "hostname": absurd("h"),
                         "version": "1", "max_concurrent": 4});
     let worker: RegisterWorker = serde_json::from_value(worker).unwrap();
-    person.site.client().register(&worker).await.unwrap().id
+    person.site.client().register(&worker).await.unwrap().worker_id
 }
 
 async fn every_list_fits_eighty_columns(store: Store) {
@@ -28,7 +28,7 @@ async fn every_list_fits_eighty_columns(store: Store) {
     let (queue, kind, namespace) = (absurd("q"), absurd("t"), absurd("n"));
     let run = person.baton(&["run", "submit", &kind, "--queue", &queue, "--key", &absurd("k")]).await.ok();
     person.baton(&["run", "submit", "short", "--namespace", &namespace]).await.ok();
-    let workflow = person.baton(&["workflow", "start", &kind, "--queue", &queue, "--delay", "1h"]).await.ok();
+    let workflow = person.baton(&["workflow", "start", &kind[50..], "--queue", &queue, "--delay", "1h"]).await.ok();
     register(&person, &absurd("w")).await;
     let schedule = absurd("s");
     let cron = ["schedule", "create", &schedule, "--cron", "0,1,2,3,4,5,6,7,8,9,10 2 * * MON-FRI", "--type", &kind];
