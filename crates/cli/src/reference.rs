@@ -8,38 +8,43 @@ use clap::{Arg, Command, CommandFactory};
 const INTRODUCTION: &str = "\
 # Command line
 
-This page is written by a test from the program's own definitions (`UPDATE_DOCS=1 cargo test -p baton-cli reference`);
-`baton COMMAND --help` says the same, and `baton man DIR` writes it as man pages.
+This page is written by a test from the program's own definitions (`UPDATE_DOCS=1 cargo test -p
+baton-cli reference`). `baton COMMAND --help` says the same, and `baton man DIR` writes man pages.
 
 ## What all commands have in common
 
 * **Exit codes**: 0 done, 1 the run failed, 2 usage, 3 not found, 4 refused, 5 unreachable.
-* **Tables** fit 80 columns, or the terminal where it is wider (`COLUMNS` says otherwise). Text that is too long is cut
-  with an ellipsis, moments are distances from now (`3m`, `2h`, `5d`), and states have colours on a terminal; `NO_COLOR`
-  and `--color` are honoured.
-* **Ids** are shown by their last six characters, because they are made from the time and begin alike. Wherever a command
-  takes the id of a run, a workflow, a build, a worker or a runner, its last 4 to 12 characters will do. Where several
-  match they are listed, and the command ends with 2; where none matches, with 3.
-* **`-o table|wide|json|jsonl`** (`--output`; `--json` is `-o json`): `wide` shows whole ids and more columns, `json` is
-  one document, `jsonl` one line for each entry of a list.
-* **`--watch`** shows a list anew every two seconds until Ctrl-C: in place on a terminal, otherwise what is new in it. A
-  server that restarts is waited for.
-* **`--wait`** says on the error output why nothing happens, after two seconds and whenever the reason changes.
+* **Tables** fit 80 columns, or the terminal where it is wider (`COLUMNS` says otherwise). Text that
+  is too long is cut with an ellipsis, moments are distances from now (`3m`, `2h`, `5d`), and states
+  have colours on a terminal; `NO_COLOR` and `--color` are honoured.
+* **Ids** are shown by their last six characters, because they are made from the time and begin
+  alike. Wherever a command takes the id of a run, a workflow, a build, a worker or a runner, its
+  last 4 to 12 characters will do. Where several match they are listed, and the command ends with 2;
+  where none matches, with 3.
+* **`-o table|wide|json|jsonl`** (`--output`; `--json` is `-o json`): `wide` shows whole ids and more
+  columns, `json` is one document, `jsonl` one line for each entry of a list.
+* **`--watch`** shows a list anew every two seconds until Ctrl-C: in place on a terminal, otherwise
+  what is new in it. It outlives a restart of the server.
+* **`--wait`** says on the error output why nothing happens, after two seconds and whenever the
+  reason changes.
 
 ## Which server
 
 In this order:
 
 1. flags: `--url` and `--api-key`, or `--context`;
-2. the environment: `BATON_URL` and `BATON_API_KEY`, or `BATON_CONTEXT`. `--context` wins over both of the former, and
-   `BATON_URL` over `BATON_CONTEXT`;
-3. the context in use: `baton login URL` makes one and uses it, `baton context use NAME` another. Not where `--data` or
-   `BATON_DATA` name a data directory: that means the server there;
+2. the environment: `BATON_URL` and `BATON_API_KEY`, or `BATON_CONTEXT`. Where both name a server,
+   `BATON_URL` counts. With the flag `--context`, neither `BATON_URL` nor `BATON_API_KEY` does;
+3. the context in use: `baton login URL` makes one and uses it, `baton context use NAME` another. Not
+   where `--data` or `BATON_DATA` name a data directory: that means the server there;
 4. the server of this machine, as it left its address and its first key in the data directory.
 
-A key that was given goes to whichever server is meant. A key that was kept, by `baton login` or by a server in its data
-directory, goes to the URL that it was kept for and to no other: `--url` finds the key of a context only where the URL is
-the same. Contexts are in `$XDG_CONFIG_HOME/baton/contexts.toml` (`~/.config`), which only you can read (0600):
+A key that was given goes to whichever server is meant. A key that was kept, by `baton login` or by a
+server in its data directory, goes to the URL that it was kept for and to no other: `--url` finds the
+key of a context only where the URL is the same.
+
+Contexts are in `$XDG_CONFIG_HOME/baton/contexts.toml` (`~/.config` where that is not set), which only
+you can read (0600):
 
     current = \"prod\"
 
@@ -71,7 +76,7 @@ fn describe(page: &mut String, command: &Command, depth: usize) {
     let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
     // Writing to a string cannot fail.
     let _ = write!(page, "\n{} {name}\n\n", "#".repeat(depth));
-    let _ = writeln!(page, "{}", command.get_about().map(ToString::to_string).unwrap_or_default());
+    let _ = writeln!(page, "{}", sentence(command.get_about().map(ToString::to_string).unwrap_or_default()));
     let aliases: Vec<String> = command.get_visible_aliases().map(|alias| format!("`{alias}`")).collect();
     if !aliases.is_empty() {
         let _ = writeln!(page, "\nAlso: {}.", aliases.join(", "));
@@ -116,7 +121,7 @@ fn names(arg: &Arg) -> String {
 
 fn meaning(arg: &Arg) -> String {
     let help = arg.get_long_help().or_else(|| arg.get_help()).map(ToString::to_string).unwrap_or_default();
-    let mut text = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut text = sentence(help.split_whitespace().collect::<Vec<_>>().join(" "));
     let possible: Vec<String> =
         arg.get_possible_values().iter().map(|value| format!("`{}`", value.get_name())).collect();
     if arg.get_action().takes_values() && !possible.is_empty() {
@@ -131,6 +136,14 @@ fn meaning(arg: &Arg) -> String {
         let _ = write!(text, " [env: {}]", variable.to_string_lossy());
     }
     text.replace('|', "\\|")
+}
+
+/// Help ends without the full stop that a page has.
+fn sentence(mut text: String) -> String {
+    if text.ends_with(|c: char| c.is_alphanumeric() || "`)".contains(c)) {
+        text.push('.');
+    }
+    text
 }
 
 #[test]
