@@ -195,7 +195,7 @@ fn table(queues: &Queues, look: Look) -> Table {
             queue.held.to_string(),
             queue.sleeping.to_string(),
             or_dash(queue.oldest_ms.map(Look::span)),
-            paused(queue, |until| look.now.ahead(until)),
+            paused(queue, |until| look.now.until(until)),
             queue.backlog_max.to_string(),
             or_dash(queue.rate_per_second.map(|rate| format!("{rate}/s"))),
             or_dash(queue.key_limit),
