@@ -372,7 +372,7 @@ fn wanting(pools: &[PoolView]) -> Option<Check> {
     if lacking.is_empty() {
         return Some(Check::ok(name, format!("{} looked at", pools.len())));
     }
-    let todo = "`baton pool show POOL`, and `baton pool runners POOL --state gone` for what became of its machines";
+    let todo = "`baton pool get POOL`, and `baton pool runners POOL --state gone` for what became of its machines";
     Some(Check::warn(name, lacking.join("; "), todo))
 }
 

@@ -192,7 +192,7 @@ pub async fn execute(connection: &Connection, command: ScheduleCommand) -> Resul
             let cron = Cron::parse(&rule, &time_zone).map_err(|error| Exit::usage(error.to_string()))?;
             let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
             let fires = cron.upcoming(since.as_millis() as i64, count).into_iter().map(Time).collect();
-            format.show(&NextFires { fires }, show::next);
+            format.list(&NextFires { fires }, show::next);
             Ok(())
         }
         other => ask(&connection.client()?, other).await,
@@ -241,7 +241,7 @@ async fn ask(client: &Client, command: ScheduleCommand) -> Result<(), Exit> {
         ScheduleCommand::Next(args) => {
             let id = args.id.ok_or_else(|| Exit::usage("a schedule or --cron is wanted"))?;
             let next = client.next_fires(&args.namespace, &id, Some(args.count)).await;
-            args.format.show(&next.map_err(flags::SCHEDULE_NEXT.explain())?, show::next);
+            args.format.list(&next.map_err(flags::SCHEDULE_NEXT.explain())?, show::next);
             if client.schedule(&args.namespace, &id).await?.paused {
                 eprintln!("{id} is paused: none of these comes before `baton schedule resume {id}`");
             }

@@ -99,6 +99,8 @@ pub(super) fn fires(page: &ScheduleFires, look: Look) -> Table {
 }
 
 /// One moment a line, as other programs take it.
-pub(super) fn next(next: &NextFires, _: Look) -> String {
-    next.fires.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+pub(super) fn next(next: &NextFires, _: Look) -> Table {
+    let mut table = Table::plain();
+    next.fires.iter().for_each(|fire| table.row([fire]));
+    table
 }
