@@ -5,27 +5,36 @@ use std::path::PathBuf;
 
 use baton::{Client, ClientError};
 use baton_server::address_file;
-use clap::Args;
+use clap::{ArgMatches, Args, parser::ValueSource};
 
 use crate::commands::patience::until_answered;
+use crate::contexts::{Context, Contexts, normal};
 use crate::exit::Exit;
 use crate::tls::TlsArgs;
 
 /// Options of every command.
-#[derive(Args)]
+#[derive(Args, Default)]
 #[command(next_help_heading = "Server")]
 pub struct Connection {
-    /// Address of the server; that of the one running on this machine unless given, or http://127.0.0.1:7400 with a key.
+    /// Address of the server. [default: that of the context, or of the server running on this
+    /// machine, or http://127.0.0.1:7400 with a key]
     #[arg(long, global = true, env = "BATON_URL", value_name = "URL")]
     pub url: Option<String>,
-    /// API key; unless given, the one that a server left in its data directory, for that server alone.
+    /// API key. [default: that of the context, or the one that a server left in its data directory;
+    /// each goes to its own server alone]
     #[arg(long, global = true, env = "BATON_API_KEY", hide_env_values = true, value_name = "KEY")]
     pub api_key: Option<String>,
-    /// Data directory of the server; the user's data directory unless given.
+    /// Server that you have logged in to. [default: what `baton context use` says]
+    #[arg(long, global = true, env = "BATON_CONTEXT", value_name = "NAME")]
+    pub context: Option<String>,
+    /// Data directory of the server. [default: the user's data directory]
     #[arg(long, global = true, env = "BATON_DATA", value_name = "DIR")]
     pub data: Option<PathBuf>,
     #[command(flatten)]
     pub tls: TlsArgs,
+    /// The contexts, once they were read.
+    #[arg(skip)]
+    contexts: Contexts,
 }
 
 /// Where a server listens unless told otherwise.
@@ -54,12 +63,53 @@ fn is_localhost_of(url: &str, left: &str) -> bool {
 }
 
 impl Connection {
+    /// Settles which server is meant: what the command line names wins over what the environment
+    /// does, and both over the context that is in use.
+    pub fn settle(&mut self, matches: &ArgMatches) -> Result<(), Exit> {
+        let is_flag = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
+        // An empty variable of the environment is one that is not set.
+        self.context = self.context.take().filter(|name| !name.is_empty());
+        if is_flag("url") && is_flag("context") {
+            return Err(Exit::usage("--url and --context both name a server; leave out one of them"));
+        }
+        if is_flag("context") {
+            self.url = None;
+            self.api_key = self.api_key.take().filter(|_| is_flag("api_key"));
+        } else if self.url.is_some() {
+            self.context = None;
+        }
+        self.contexts = Contexts::load()?;
+        self.find_context().map(drop)
+    }
+
+    /// The context of the server that is meant, if it is one of a context.
+    fn find_context(&self) -> Result<Option<&Context>, Exit> {
+        if let Some(url) = &self.url {
+            return Ok(self.contexts.of_url(url));
+        }
+        match (&self.context, &self.contexts.current) {
+            (Some(name), _) => self.contexts.get(name).map(Some),
+            // Whoever names a data directory means the server there.
+            (None, Some(name)) if self.data.is_none() => self.contexts.get(name).map(Some),
+            (None, _) => Ok(None),
+        }
+    }
+
+    fn context(&self) -> Option<&Context> {
+        self.find_context().ok().flatten()
+    }
+
     /// A client of the server.
     pub fn client(&self) -> Result<Client, Exit> {
-        if self.url.is_none() && self.api_key.is_none() && self.left_url().is_none() {
+        if !self.is_named() && self.left_url().is_none() {
             return Err(Exit::unreachable(self.nobody_runs()));
         }
         self.client_with(&self.find_api_key()?.unwrap_or_default())
+    }
+
+    /// Whether somebody has said which server is meant.
+    fn is_named(&self) -> bool {
+        self.url.is_some() || self.api_key.is_some() || self.context().is_some()
     }
 
     /// A client of the server with this key, whether or not there is one.
@@ -71,14 +121,17 @@ impl Connection {
     /// can write into its data directory has its key as well.
     pub fn tls_options(&self) -> Result<baton::Tls, Exit> {
         let is_own = self.left_url().as_deref() == Some(self.find_url().trim_end_matches('/'));
-        self.tls.options(is_own.then(|| self.data_directory().join(baton_server::tls::PIN_FILE)))
+        let left = is_own.then(|| self.data_directory().join(baton_server::tls::PIN_FILE));
+        match self.context() {
+            Some(context) => self.tls.or(context.ca.clone(), context.tls_pin.clone()).options(left),
+            None => self.tls.options(left),
+        }
     }
 
     /// As [`Connection::client`], for what must not be lost while a server restarts: one that has
     /// run on this machine and has stopped is waited for.
     pub async fn patient_client(&self) -> Result<Client, Exit> {
-        let is_named = self.url.is_some() || self.api_key.is_some();
-        if !is_named && self.admin_key_path().exists() {
+        if !self.is_named() && self.admin_key_path().exists() {
             until_answered(async || match self.left_url() {
                 Some(_) => Ok(()),
                 None => Err(ClientError::Unreachable(self.nobody_runs())),
@@ -90,7 +143,8 @@ impl Connection {
 
     fn nobody_runs(&self) -> String {
         format!(
-            "no server is running for {}; start it with baton serve, or name one with --url and --api-key",
+            "no server is running for {}; start it with baton serve, or name one with --url and --api-key, or log in to \
+             one with baton login",
             self.data_directory().display()
         )
     }
@@ -100,12 +154,14 @@ impl Connection {
         self.data.clone().unwrap_or_else(baton_server::data_default)
     }
 
-    /// The address as given, or as a server on this machine left it, or the usual one.
+    /// The address as given, or that of the context, or as a server on this machine left it, or the
+    /// usual one.
     pub fn find_url(&self) -> String {
         let left = self.left_url();
-        match &self.url {
-            Some(url) => left.filter(|left| is_localhost_of(url, left)).unwrap_or_else(|| url.clone()),
-            None => left.unwrap_or_else(|| URL_DEFAULT.to_owned()),
+        match (&self.url, self.context()) {
+            (Some(url), _) => left.filter(|left| is_localhost_of(url, left)).unwrap_or_else(|| url.clone()),
+            (None, Some(context)) => context.url.clone(),
+            (None, None) => left.unwrap_or_else(|| URL_DEFAULT.to_owned()),
         }
     }
 
@@ -115,15 +171,29 @@ impl Connection {
         url_left(&left)
     }
 
+    /// Where the key was found that nobody gave.
+    pub fn key_place(&self) -> String {
+        match self.context().and_then(|context| context.api_key.as_ref()) {
+            Some(_) => "the context (`baton context list`)".into(),
+            None => self.admin_key_path().display().to_string(),
+        }
+    }
+
     /// Where a server on this machine leaves its first key.
     pub fn admin_key_path(&self) -> PathBuf {
         self.data_directory().join("admin.key")
     }
 
-    /// The key as given, or as a server on this machine left it, or none. The one that was left goes to the server that left
-    /// it and to nobody else: any program may listen where a server usually does, and keep what it is sent.
+    /// The key as given, or that of the context, or as a server on this machine left it, or none. A key that was kept goes
+    /// to the server that it was kept for and to nobody else: any program may listen where a server usually does, and keep
+    /// what it is sent.
     pub fn find_api_key(&self) -> Result<Option<String>, Exit> {
         if let Some(key) = &self.api_key {
+            return Ok(Some(key.clone()));
+        }
+        if let Some(context) = self.context().filter(|context| normal(&context.url) == normal(&self.find_url()))
+            && let Some(key) = &context.api_key
+        {
             return Ok(Some(key.clone()));
         }
         if self.left_url().as_deref() != Some(self.find_url().trim_end_matches('/')) {
@@ -148,7 +218,57 @@ mod tests {
 
     fn connection(directory: &tempfile::TempDir, url: Option<&str>, key: Option<&str>) -> Connection {
         let (url, api_key) = (url.map(str::to_owned), key.map(str::to_owned));
-        Connection { url, api_key, data: Some(directory.path().to_owned()), tls: TlsArgs::default() }
+        Connection { url, api_key, data: Some(directory.path().to_owned()), ..Connection::default() }
+    }
+
+    fn with_contexts(url: Option<&str>, key: Option<&str>, context: Option<&str>) -> Connection {
+        let kept =
+            |url: &str, key: &str| Context { url: url.into(), api_key: Some(key.into()), ca: None, tls_pin: None };
+        let contexts = [
+            ("prod".to_owned(), kept("https://prod.example", "bk_prod")),
+            ("test".to_owned(), kept("http://test.example:7400/", "bk_test")),
+        ];
+        Connection {
+            url: url.map(str::to_owned),
+            api_key: key.map(str::to_owned),
+            context: context.map(str::to_owned),
+            contexts: Contexts { current: Some("prod".into()), contexts: contexts.into() },
+            ..Connection::default()
+        }
+    }
+
+    #[test]
+    fn a_context_says_where_the_server_is_unless_somebody_says_otherwise() {
+        let found = |connection: &Connection| (connection.find_url(), connection.find_api_key().unwrap());
+        let some = |text: &str| Some(text.to_owned());
+        let current = with_contexts(None, None, None);
+        assert_eq!(found(&current), ("https://prod.example".into(), some("bk_prod")));
+        let named = with_contexts(None, None, Some("test"));
+        assert_eq!(found(&named), ("http://test.example:7400/".into(), some("bk_test")));
+        let own_key = with_contexts(None, Some("bk_own"), Some("test"));
+        assert_eq!(found(&own_key), ("http://test.example:7400/".into(), some("bk_own")));
+        let nobody = with_contexts(None, None, Some("tset"));
+        assert!(format!("{:?}", nobody.find_context().err().unwrap()).contains("Did you mean test?"));
+        let directory = tempfile::tempdir().unwrap();
+        let here = Connection { data: Some(directory.path().to_owned()), ..with_contexts(None, None, None) };
+        assert_eq!(found(&here), (URL_DEFAULT.into(), None), "whoever names a data directory means the server there");
+    }
+
+    #[test]
+    fn the_key_of_a_context_goes_to_its_own_server_alone() {
+        let key = |url| with_contexts(Some(url), None, None).find_api_key().unwrap();
+        assert_eq!(key("http://test.example:7400").as_deref(), Some("bk_test"));
+        assert_eq!(key("https://prod.example/").as_deref(), Some("bk_prod"));
+        for other in [
+            "http://prod.example",
+            "https://prod.example:444",
+            "https://prod.example.evil",
+            "https://prod.example@evil",
+            "https://evil/https://prod.example",
+            "http://127.0.0.1:1",
+        ] {
+            assert_eq!(key(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl From<ClientError> for Exit {
             ClientError::Refused { status: 401 | 403, message, .. } => Exit {
                 code: 4,
                 message: format!(
-                    "{message}\nThe key comes from --api-key, BATON_API_KEY, or admin.key in the data directory, which goes only to the server that left it there."
+                    "{message}\nThe key comes from --api-key, BATON_API_KEY, `baton login`, or admin.key in the data directory, which goes only to the server that left it there."
                 ),
             },
             ClientError::Refused { message, .. } => Exit { code: 4, message },

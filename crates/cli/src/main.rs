@@ -5,6 +5,7 @@ mod caches;
 mod child;
 mod commands;
 mod connection;
+mod contexts;
 mod demo;
 mod duration;
 mod exit;
@@ -12,29 +13,35 @@ mod logging;
 mod os;
 mod output;
 mod own;
+#[cfg(test)]
+mod reference;
 mod signals;
 mod tls;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use commands::{
-    agent, audit, build, completion, doctor, key, namespace, pool, queue, run, schedule, secret, serve, settings,
-    storage, submit, worker, workflow,
+    agent, audit, build, completion, context, doctor, key, login, man, namespace, pool, queue, run, schedule, secret,
+    serve, settings, storage, submit, worker, workflow,
 };
 use connection::Connection;
 use exit::Exit;
+use output::ColorChoice;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Hands each piece of work to exactly one worker, and takes it back when that worker falls.
+/// Hands each piece of work to exactly one worker, and reclaims it when that worker dies.
 #[derive(Parser)]
 #[command(name = "baton", version, propagate_version = true, after_help = AFTER_HELP)]
 struct Cli {
     #[command(flatten)]
     connection: Connection,
+    /// When states are coloured.
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value = "auto", help_heading = "Output")]
+    color: ColorChoice,
     #[command(subcommand)]
     command: Command,
 }
@@ -49,6 +56,7 @@ Examples:
   baton submit --platform ios                 have the current directory built
   baton worker build --platform ios --recipe './build.sh'
   baton pool claim linux --run-id ci-17 --count 4    machines for a CI run
+  baton login https://baton.example.com              use a server elsewhere from now on
 
 Exit codes:
   0 done   1 the run failed   2 usage   3 not found   4 refused   5 unreachable";
@@ -128,6 +136,11 @@ enum Command {
     /// Move artifacts from one storage to another, and see whether one has all of them.
     #[command(subcommand)]
     Storage(storage::StorageCommand),
+    /// Log in to a server: keep its address and the key to it.
+    Login(login::LoginArgs),
+    /// Choose among the servers that you have logged in to.
+    #[command(subcommand)]
+    Context(context::ContextCommand),
     /// Read the audit log.
     #[command(subcommand)]
     Audit(audit::AuditCommand),
@@ -137,6 +150,8 @@ enum Command {
     Bench(bench::BenchArgs),
     /// Print the completion script of a shell.
     Completion(completion::CompletionArgs),
+    /// Write the pages of the manual.
+    Man(man::ManArgs),
     /// One worker of the demo.
     #[command(hide = true)]
     DemoWorker(demo::worker::DemoWorkerArgs),
@@ -146,7 +161,14 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let matches = Cli::command().get_matches();
+    let mut cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    output::choose_color(cli.color);
+    if cli.command.asks_a_server()
+        && let Err(exit) = cli.connection.settle(&matches)
+    {
+        return exit.report();
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return Exit::failed(format!("cannot start: {error}")).report(),
@@ -157,6 +179,39 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(exit) => exit.report(),
+    }
+}
+
+impl Command {
+    /// Whether it talks to a server that somebody may have logged in to.
+    fn asks_a_server(&self) -> bool {
+        match self {
+            Command::Serve(_)
+            | Command::Demo(_)
+            | Command::Agent(_)
+            | Command::Login(_)
+            | Command::Context(_)
+            | Command::Completion(_)
+            | Command::Man(_)
+            | Command::DemoWorker(_)
+            | Command::BenchWorker(_) => false,
+            Command::Submit(_)
+            | Command::Build(_)
+            | Command::Run(_)
+            | Command::Workflow(_)
+            | Command::Worker(_)
+            | Command::Queue(_)
+            | Command::Pool(_)
+            | Command::Schedule(_)
+            | Command::Namespace(_)
+            | Command::Key(_)
+            | Command::Secret(_)
+            | Command::Settings(_)
+            | Command::Storage(_)
+            | Command::Audit(_)
+            | Command::Doctor(_)
+            | Command::Bench(_) => true,
+        }
     }
 }
 
@@ -187,7 +242,10 @@ async fn execute(cli: Cli) -> Result<(), Exit> {
         Command::Storage(command) => storage::execute(&connection, command).await,
         Command::Audit(command) => audit::execute(&connection.client()?, command).await,
         Command::Doctor(args) => doctor::doctor(&connection, args).await,
+        Command::Login(args) => login::login(&connection, args).await,
+        Command::Context(command) => context::execute(command).await,
         Command::Completion(args) => completion::completion(args),
+        Command::Man(args) => man::man(args),
         Command::Bench(args) => bench::run(&connection, args).await,
         Command::BenchWorker(args) => bench::worker::work(&connection, args).await,
         Command::DemoWorker(args) => demo::worker::work(&connection.client()?, args).await,

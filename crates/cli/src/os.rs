@@ -131,6 +131,31 @@ pub fn hostname() -> Option<String> {
     String::from_utf8(name[..length].to_vec()).ok().filter(|name| !name.is_empty())
 }
 
+/// A terminal that does not show what is typed, until this is dropped.
+pub struct EchoOff(libc::termios);
+
+impl EchoOff {
+    /// Of the terminal behind the standard input.
+    pub fn of_stdin() -> io::Result<EchoOff> {
+        // SAFETY: all zeroes is a valid termios, and the call fills it.
+        let mut before: libc::termios = unsafe { std::mem::zeroed() };
+        // SAFETY: the structure lives until the call is over.
+        done(unsafe { libc::tcgetattr(libc::STDIN_FILENO, &mut before) })?;
+        let mut silent = before;
+        silent.c_lflag &= !libc::ECHO;
+        // SAFETY: the structure is only read.
+        done(unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSAFLUSH, &silent) })?;
+        Ok(EchoOff(before))
+    }
+}
+
+impl Drop for EchoOff {
+    fn drop(&mut self) {
+        // SAFETY: as above. There is nobody to tell of an error.
+        let _ = unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSAFLUSH, &self.0) };
+    }
+}
+
 fn done(result: libc::c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

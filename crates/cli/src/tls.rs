@@ -50,6 +50,19 @@ impl TlsArgs {
         }
     }
 
+    /// The same, with what a context says where nobody else says anything.
+    pub fn or(&self, ca: Option<PathBuf>, tls_pin: Option<String>) -> TlsArgs {
+        TlsArgs { ca: self.ca.clone().or(ca), tls_pin: self.tls_pin.clone().or(tls_pin), ..self.clone() }
+    }
+
+    /// What is kept with a context: the authorities as a whole path, and the fingerprint.
+    pub fn kept(&self) -> Result<(Option<PathBuf>, Option<String>), Exit> {
+        let ca = self.ca.as_ref().filter(|path| !path.as_os_str().is_empty());
+        let ca = ca.map(std::fs::canonicalize).transpose();
+        let ca = ca.map_err(|error| Exit::usage(format!("--ca cannot be read: {error}")))?;
+        Ok((ca, self.tls_pin.clone().filter(|pin| !pin.is_empty())))
+    }
+
     /// The same for an agent, which its pool may tell in options of its own (`agent.ca`).
     pub fn for_agent(&self) -> TlsArgs {
         let said = |name: &str| std::env::var_os(format!("BATON_AGENT_{name}")).filter(|value| !value.is_empty());

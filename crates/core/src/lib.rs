@@ -24,6 +24,7 @@ pub mod answered;
 pub mod cron;
 mod cron_fields;
 mod cron_zone;
+pub mod did_you_mean;
 pub mod id;
 mod lease_end;
 pub mod machine;

@@ -103,6 +103,11 @@ impl Process {
         signal(self.pid(), libc::SIGTERM);
     }
 
+    /// What Ctrl-C does.
+    pub fn sigint(&self) {
+        signal(self.pid(), libc::SIGINT);
+    }
+
     /// Tells it that its terminal is gone.
     pub fn sighup(&self) {
         signal(self.pid(), libc::SIGHUP);

@@ -56,11 +56,11 @@ pub struct BenchArgs {
     /// Play a scenario with floors instead; ends with 1 when one is missed.
     #[arg(long, conflicts_with = "only")]
     scenario: Option<Scenario>,
-    /// How long a scenario keeps up its load; 300 for flat, 30 for idle, timers and pools, 10
-    /// for each attack of hostile unless given.
+    /// How long a scenario keeps up its load. [default: 300 for flat, 30 for idle, timers and
+    /// pools, 10 for each attack of hostile]
     #[arg(long, requires = "scenario")]
     seconds: Option<u64>,
-    /// Decides who is killed and when in workflow-kills; another one each time unless given.
+    /// Decides who is killed and when in workflow-kills. [default: another one each time]
     #[arg(long, requires = "scenario", value_name = "NUMBER")]
     seed: Option<u64>,
     /// Measure plain and over TLS, in turns, and compare; a scenario is played over TLS.

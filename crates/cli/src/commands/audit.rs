@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 
 use super::flags;
 use crate::exit::Exit;
-use crate::output::{Format, Table, or_dash};
+use crate::output::{Column, Listing, Look, Table, or_dash};
 
 #[derive(Subcommand)]
 pub enum AuditCommand {
@@ -19,7 +19,7 @@ pub enum AuditCommand {
     #[command(
         visible_alias = "ls",
         after_help = "Examples:
-  baton audit list
+  baton audit list --watch
   baton audit list --limit 200 --json
   baton audit list --cursor 1234    older than this line; a list that goes on ends with the cursor
 
@@ -45,7 +45,7 @@ pub struct ListArgs {
     #[arg(long)]
     cursor: Option<String>,
     #[command(flatten)]
-    format: Format,
+    listing: Listing,
 }
 
 #[derive(Args)]
@@ -65,9 +65,8 @@ const EXPORT_PAGE: usize = 1_000;
 pub async fn execute(client: &Client, command: AuditCommand) -> Result<(), Exit> {
     match command {
         AuditCommand::List(args) => {
-            let page = client.audit_log(Some(args.limit), args.cursor.as_deref()).await;
-            args.format.print(&page.map_err(flags::AUDIT_LIST.explain())?, table);
-            Ok(())
+            let ask = async || client.audit_log(Some(args.limit), args.cursor.as_deref()).await;
+            args.listing.show(ask, flags::AUDIT_LIST.explain(), table).await
         }
         AuditCommand::Export(args) => export(client, args).await,
     }
@@ -106,22 +105,32 @@ async fn export(client: &Client, args: ExportArgs) -> Result<(), Exit> {
     Ok(())
 }
 
-fn table(page: &AuditPage) -> String {
-    let mut table = Table::new(&["at", "actor", "action", "subject", "namespace", "address", "detail"]);
+fn table(page: &AuditPage, look: Look) -> Table {
+    let mut table = Table::of([
+        Column::number("id").extra(),
+        Column::age("age"),
+        Column::name("at").extra(),
+        Column::name("actor"),
+        Column::name("action"),
+        Column::name("subject"),
+        Column::name("namespace").extra(),
+        Column::name("address").extra(),
+        Column::name("request").extra(),
+        Column::text("detail"),
+    ]);
     for line in &page.lines {
         table.row([
+            line.id.to_string(),
+            look.age(line.at),
             line.at.to_string(),
             line.actor.clone(),
             line.action.clone(),
-            line.subject.clone(),
+            look.id(&line.subject),
             or_dash(line.namespace.as_ref()),
             or_dash(line.address.as_ref()),
+            or_dash(line.request_id.as_ref()),
             line.detail.clone(),
         ]);
     }
-    let mut text = table.to_string();
-    if let Some(cursor) = &page.next_cursor {
-        text.push_str(&format!("\nmore: --cursor {cursor}\n"));
-    }
-    text
+    table
 }

@@ -254,7 +254,7 @@ async fn check_key(client: &Client, has_key: bool, connection: &Connection) -> C
     let place = connection.admin_key_path();
     let from = match (&connection.api_key, has_key) {
         (Some(_), _) => "--api-key or BATON_API_KEY".to_owned(),
-        (None, true) => place.display().to_string(),
+        (None, true) => connection.key_place(),
         (None, false) => {
             let found = format!("none given, and none of this server in {}", place.display());
             return Check::fail(name, found, "set BATON_API_KEY, or give --api-key or --data");
@@ -372,7 +372,7 @@ fn wanting(pools: &[PoolView]) -> Option<Check> {
     if lacking.is_empty() {
         return Some(Check::ok(name, format!("{} looked at", pools.len())));
     }
-    let todo = "`baton pool show POOL`, and `baton pool runners POOL --state gone` for what became of its machines";
+    let todo = "`baton pool get POOL`, and `baton pool runners POOL --state gone` for what became of its machines";
     Some(Check::warn(name, lacking.join("; "), todo))
 }
 

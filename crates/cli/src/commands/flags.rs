@@ -37,7 +37,7 @@ pub const RUN_LIST: Flags =
 
 pub const WORKER_LIST: Flags = Flags {
     command: &["worker", "list"],
-    names: &[("limit", "--limit"), ("cursor", "--cursor"), ("status", "--status")],
+    names: &[("limit", "--limit"), ("cursor", "--cursor"), ("status", "--state")],
 };
 
 pub const WORKER_RUN: Flags = Flags {
@@ -181,7 +181,7 @@ pub const SUBMIT_GIT: Flags = Flags {
 
 pub const BUILD_LIST: Flags = Flags {
     command: &["build", "list"],
-    names: &[("limit", "--limit"), ("cursor", "--cursor"), ("status", "--status"), ("platform", "--platform")],
+    names: &[("limit", "--limit"), ("cursor", "--cursor"), ("status", "--state"), ("platform", "--platform")],
 };
 
 pub const WORKFLOW_START: Flags = Flags {

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use super::flags;
 use crate::duration;
 use crate::exit::Exit;
-use crate::output::{Format, Table, or_dash, print_line};
+use crate::output::{Column, Format, Listing, Look, Table, or_dash, print_line};
 
 #[derive(Subcommand)]
 pub enum KeyCommand {
@@ -32,7 +32,7 @@ pub enum KeyCommand {
   baton key list
   baton key list --json"
     )]
-    List(Format),
+    List(Listing),
     /// Show the key that commands use: what it may do, and where.
     #[command(after_help = "Examples:
   baton key whoami
@@ -61,7 +61,7 @@ pub struct CreateArgs {
     /// The only namespace it is good for.
     #[arg(long, short)]
     namespace: Option<String>,
-    /// How long it is good for, like 90d or 12h. Until it is revoked unless given.
+    /// How long it is good for, like 90d or 12h. [default: until it is revoked]
     #[arg(long, value_name = "SPAN", value_parser = duration::parse_positive)]
     expires_in: Option<Duration>,
     #[command(flatten)]
@@ -75,7 +75,7 @@ pub struct RotateArgs {
     /// How long the secret before stays good.
     #[arg(long, value_name = "SPAN", default_value = "1d", value_parser = duration::parse)]
     overlap: Duration,
-    /// How long the key is good for from now on. As long as before unless given.
+    /// How long the key is good for from now on. [default: as long as before]
     #[arg(long, value_name = "SPAN", value_parser = duration::parse_positive)]
     expires_in: Option<Duration>,
     #[command(flatten)]
@@ -113,8 +113,8 @@ pub async fn execute(client: &Client, command: KeyCommand) -> Result<(), Exit> {
                 rotated.key.clone()
             });
         }
-        KeyCommand::List(format) => format.print(&client.keys().await?, table),
-        KeyCommand::Whoami(format) => format.print(&client.whoami().await?, whoami),
+        KeyCommand::List(listing) => listing.show(async || client.keys().await, Exit::from, table).await?,
+        KeyCommand::Whoami(format) => format.show(&client.whoami().await?, whoami),
         KeyCommand::Revoke { id, force } => {
             let revoked = if force { client.force_revoke_key(&id).await } else { client.revoke_key(&id).await };
             revoked.map_err(|error| match error.code() {
@@ -131,31 +131,45 @@ fn milliseconds(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn whoami(key: &Whoami) -> String {
-    let namespace = key.namespace.as_deref().unwrap_or("all");
-    let rows = [
-        ("id", key.id.clone()),
-        ("name", key.name.clone()),
-        ("scopes", key.scopes.join(",")),
-        ("namespace", namespace.into()),
-        ("expires", key.expires_at.map_or_else(|| "never".into(), |at| at.to_string())),
-    ];
-    rows.map(|(name, value)| format!("{name:<9}  {value}")).join("\n")
+fn whoami(key: &Whoami, look: Look) -> String {
+    let mut table = Table::plain();
+    table.field("id", Some(&key.id));
+    table.field("name", Some(&key.name));
+    table.field("scopes", Some(key.scopes.join(",")));
+    table.field("namespace", Some(key.namespace.as_deref().unwrap_or("all")));
+    table.field("expires", Some(key.expires_at.map_or_else(|| "never".into(), |at| look.moment(at))));
+    table.render(look)
 }
 
-fn table(keys: &Keys) -> String {
-    let mut table = Table::new(&["id", "name", "scopes", "namespace", "created", "last used", "expires", "revoked"]);
+fn table(keys: &Keys, look: Look) -> Table {
+    let mut table = Table::of([
+        Column::id("id"),
+        Column::name("name"),
+        Column::text("scopes"),
+        Column::name("namespace"),
+        Column::state("state"),
+        Column::age("age"),
+        Column::age("used"),
+        Column::age("expires"),
+        Column::age("revoked").extra(),
+    ]);
     for key in &keys.keys {
+        let state = match (key.revoked_at, key.good) {
+            (Some(_), _) => "revoked",
+            (None, false) => "expired",
+            (None, true) => "good",
+        };
         table.row([
             key.id.clone(),
             key.name.clone(),
             key.scopes.join(","),
             key.namespace.clone().unwrap_or_else(|| "all".into()),
-            key.created_at.to_string(),
-            or_dash(key.used_at),
-            or_dash(key.expires_at),
-            or_dash(key.revoked_at),
+            state.to_owned(),
+            look.age(key.created_at),
+            or_dash(key.used_at.map(|at| look.age(at))),
+            or_dash(key.expires_at.map(|at| look.now.until(at))),
+            or_dash(key.revoked_at.map(|at| look.age(at))),
         ]);
     }
-    table.to_string()
+    table
 }

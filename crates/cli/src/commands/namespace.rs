@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::flags;
 use crate::exit::Exit;
-use crate::output::{Format, Table, or_dash};
+use crate::output::{Column, Format, Listing, Look, Table, or_dash};
 
 #[derive(Subcommand)]
 pub enum NamespaceCommand {
@@ -79,7 +79,7 @@ pub struct ListArgs {
     #[arg(long)]
     cursor: Option<String>,
     #[command(flatten)]
-    format: Format,
+    listing: Listing,
 }
 
 #[derive(Args)]
@@ -152,7 +152,8 @@ pub async fn execute(client: &Client, command: NamespaceCommand) -> Result<(), E
             show(args.format, made.map_err(flags::NAMESPACE_CREATE.explain())?);
         }
         NamespaceCommand::List(args) => {
-            args.format.print(&client.namespaces(Some(args.limit), args.cursor.as_deref()).await?, table);
+            let ask = async || client.namespaces(Some(args.limit), args.cursor.as_deref()).await;
+            args.listing.show(ask, Exit::from, table).await?;
         }
         NamespaceCommand::Get(OneArgs { name, format }) => show(format, client.get_namespace(&name).await?),
         NamespaceCommand::Disable(DisableArgs { one: OneArgs { name, format }, reason }) => {
@@ -179,40 +180,53 @@ pub async fn execute(client: &Client, command: NamespaceCommand) -> Result<(), E
 }
 
 fn show(format: Format, namespace: NamespaceView) {
-    let one = |namespace: &NamespaceView| {
-        table(&NamespacePage { namespaces: vec![namespace.clone()], next_cursor: None, total: None })
-    };
-    format.print(&namespace, one);
+    format.show(&namespace, one);
 }
 
-fn table(page: &NamespacePage) -> String {
-    let mut table = Table::new(&[
-        "namespace",
-        "disabled",
-        "max live runs",
-        "max workers",
-        "max schedules",
-        "payloads",
-        "description",
+fn state(namespace: &NamespaceView) -> &'static str {
+    if namespace.disabled_at.is_some() { "disabled" } else { "enabled" }
+}
+
+fn table(page: &NamespacePage, look: Look) -> Table {
+    let mut table = Table::of([
+        Column::key("namespace"),
+        Column::state("state"),
+        Column::text("reason"),
+        Column::number("runs"),
+        Column::number("workers"),
+        Column::number("schedules"),
+        Column::text("payloads"),
+        Column::age("age").extra(),
+        Column::text("description").extra(),
     ]);
     for namespace in &page.namespaces {
-        let disabled = match (&namespace.disabled_at, &namespace.disabled_reason) {
-            (None, _) => "no".to_owned(),
-            (Some(at), None) => format!("since {at}"),
-            (Some(at), Some(why)) => format!("since {at}: {why}"),
-        };
         table.row([
             namespace.name.clone(),
-            disabled,
+            state(namespace).to_owned(),
+            or_dash(namespace.disabled_reason.as_ref().filter(|reason| !reason.is_empty())),
             or_dash(namespace.live_runs_max),
             or_dash(namespace.workers_max),
             or_dash(namespace.schedules_max),
             if namespace.seal_payloads { "sealed" } else { "plain" }.to_owned(),
+            look.age(namespace.created_at),
             or_dash(Some(&namespace.description).filter(|description| !description.is_empty())),
         ]);
     }
-    match &page.next_cursor {
-        Some(cursor) => format!("{table}\nThere may be more: --cursor {cursor}"),
-        None => table.to_string(),
-    }
+    table
+}
+
+fn one(namespace: &NamespaceView, look: Look) -> String {
+    let mut table = Table::plain();
+    table.field("namespace", Some(&namespace.name));
+    table.field("state", Some(state(namespace)));
+    table.field("disabled", namespace.disabled_at.map(|at| look.moment(at)));
+    table.field("reason", namespace.disabled_reason.as_ref().filter(|reason| !reason.is_empty()));
+    table.field("description", Some(&namespace.description).filter(|description| !description.is_empty()));
+    table.field("created", Some(look.moment(namespace.created_at)));
+    let limit = |limit: Option<u64>| limit.map_or_else(|| "no limit".into(), |limit| limit.to_string());
+    table.field("live runs", Some(limit(namespace.live_runs_max)));
+    table.field("workers", Some(limit(namespace.workers_max)));
+    table.field("schedules", Some(limit(namespace.schedules_max)));
+    table.field("payloads", Some(if namespace.seal_payloads { "sealed" } else { "plain" }));
+    table.render(look)
 }

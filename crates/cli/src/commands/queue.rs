@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use baton::Client;
-use baton::proto::{NAMESPACE_DEFAULT, PauseQueue, QueueLimits, QueueView, Queues};
+use baton::proto::{NAMESPACE_DEFAULT, PauseQueue, QueueLimits, QueueView, Queues, Time};
 use clap::{Args, Subcommand};
 
 use super::flags;
-use super::near::near;
 use crate::duration;
 use crate::exit::Exit;
-use crate::output::{Format, Table, or_dash};
+use crate::output::{Column, Format, Listing, Look, Table, or_dash};
+use baton_core::did_you_mean::near;
 
 #[derive(Subcommand)]
 pub enum QueueCommand {
@@ -18,10 +18,15 @@ pub enum QueueCommand {
     #[command(
         visible_alias = "ls",
         after_help = "Examples:
-  baton queue list
+  baton queue list --watch
   baton queue list --namespace mobile --json"
     )]
     List(ListArgs),
+    /// Show a queue.
+    #[command(after_help = "Examples:
+  baton queue get builds
+  baton queue get builds --json")]
+    Get(GetArgs),
     /// Stop handing out runs; what is held goes on.
     #[command(after_help = "Examples:
   baton queue pause builds            until somebody resumes it
@@ -45,6 +50,17 @@ pub struct ListArgs {
     /// Only this namespace.
     #[arg(long, short)]
     namespace: Option<String>,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+#[derive(Args)]
+pub struct GetArgs {
+    /// The queue.
+    queue: String,
+    /// Its namespace.
+    #[arg(long, short, default_value = NAMESPACE_DEFAULT)]
+    namespace: String,
     #[command(flatten)]
     format: Format,
 }
@@ -102,9 +118,10 @@ fn limit<T: std::str::FromStr>(text: &str) -> Result<Limit<T>, String> {
 pub async fn execute(client: &Client, command: QueueCommand) -> Result<(), Exit> {
     match command {
         QueueCommand::List(args) => {
-            let queues = client.queues(args.namespace.as_deref()).await?;
-            args.format.print(&queues, table);
+            let ask = async || client.queues(args.namespace.as_deref()).await;
+            args.listing.show(ask, Exit::from, table).await?;
         }
+        QueueCommand::Get(args) => args.format.show(&client.queue(&args.namespace, &args.queue).await?, one),
         QueueCommand::Pause(PauseArgs { queue, span }) => {
             let pause = PauseQueue { until: None, for_ms: span.map(|span| span.as_millis() as u64) };
             must_exist(client, &queue).await?;
@@ -152,30 +169,24 @@ async fn must_exist(client: &Client, wanted: &QueueArgs) -> Result<(), Exit> {
 }
 
 fn show(format: Format, queue: QueueView) {
-    format.print(&queue, |queue| table(&Queues { queues: vec![queue.clone()] }));
+    format.show(&queue, one);
 }
 
-fn table(queues: &Queues) -> String {
-    let headings = [
-        "namespace",
-        "queue",
-        "ready",
-        "scheduled",
-        "held",
-        "sleeping",
-        "oldest",
-        "paused",
-        "backlog",
-        "rate",
-        "per key",
-    ];
-    let mut table = Table::new(&headings);
+fn table(queues: &Queues, look: Look) -> Table {
+    let mut table = Table::of([
+        Column::namespace(queues.queues.iter().map(|queue| queue.namespace.as_str())),
+        Column::key("queue"),
+        Column::number("ready"),
+        Column::number("scheduled"),
+        Column::number("held"),
+        Column::number("sleeping"),
+        Column::age("oldest"),
+        Column::text("paused"),
+        Column::number("backlog").extra(),
+        Column::number("rate").extra(),
+        Column::number("per key").extra(),
+    ]);
     for queue in &queues.queues {
-        let paused = match (queue.paused, queue.paused_until) {
-            (false, _) => "no".to_owned(),
-            (true, Some(until)) if until.0 != i64::MAX => format!("until {until}"),
-            (true, _) => "yes".to_owned(),
-        };
         table.row([
             queue.namespace.clone(),
             queue.name.clone(),
@@ -183,14 +194,42 @@ fn table(queues: &Queues) -> String {
             queue.scheduled.to_string(),
             queue.held.to_string(),
             queue.sleeping.to_string(),
-            or_dash(queue.oldest_ms.map(duration::show)),
-            paused,
+            or_dash(queue.oldest_ms.map(Look::span)),
+            paused(queue, |until| look.now.until(until)),
             queue.backlog_max.to_string(),
             or_dash(queue.rate_per_second.map(|rate| format!("{rate}/s"))),
             or_dash(queue.key_limit),
         ]);
     }
-    table.to_string()
+    table
+}
+
+/// Whether a queue is paused, and for how long.
+fn paused(queue: &QueueView, until: impl Fn(Time) -> String) -> String {
+    match (queue.paused, queue.paused_until) {
+        (false, _) => "no".to_owned(),
+        (true, Some(at)) if at.0 != i64::MAX => match until(at).strip_prefix("in ") {
+            Some(span) => format!("for {span}"),
+            None => format!("until {}", until(at)),
+        },
+        (true, _) => "yes".to_owned(),
+    }
+}
+
+fn one(queue: &QueueView, look: Look) -> String {
+    let mut table = Table::plain();
+    table.field("queue", Some(&queue.name));
+    table.field("namespace", Some(&queue.namespace));
+    table.field("ready", Some(queue.ready));
+    table.field("scheduled", Some(queue.scheduled));
+    table.field("held", Some(queue.held));
+    table.field("sleeping", Some(queue.sleeping));
+    table.field("oldest", queue.oldest_ms.map(duration::show));
+    table.field("paused", Some(paused(queue, |until| look.moment(until))));
+    table.field("backlog", Some(queue.backlog_max));
+    table.field("rate", queue.rate_per_second.map(|rate| format!("{rate}/s")));
+    table.field("per key", queue.key_limit);
+    table.render(look)
 }
 
 #[cfg(test)]

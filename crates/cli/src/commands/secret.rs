@@ -15,7 +15,7 @@ use super::serve;
 use crate::connection::Connection;
 use crate::duration;
 use crate::exit::Exit;
-use crate::output::{Format, Table, print_line};
+use crate::output::{Column, Format, Look, Table, print_line};
 
 #[derive(Subcommand)]
 pub enum SecretCommand {
@@ -79,7 +79,7 @@ pub struct ResetArgs {
 pub async fn execute(connection: &Connection, command: SecretCommand) -> Result<(), Exit> {
     match command {
         SecretCommand::Generate => print_line(MasterKey::fresh(&SystemEntropy).reveal()),
-        SecretCommand::Status(format) => format.print(&connection.client()?.secret_status().await?, show),
+        SecretCommand::Status(format) => format.show(&connection.client()?.secret_status().await?, show),
         SecretCommand::Rotate(args) => rotate(&connection.client()?, args).await?,
         SecretCommand::Reset(args) => reset(connection, args).await?,
     }
@@ -145,15 +145,20 @@ async fn reset(connection: &Connection, args: ResetArgs) -> Result<(), Exit> {
     Ok(())
 }
 
-fn show(status: &SecretStatus) -> String {
+fn show(status: &SecretStatus, look: Look) -> String {
     let source = status.source.replace('_', " ");
     let mut text = format!("master key {} from {} ({source})\n\n", status.key_id, status.place);
-    let mut table = Table::new(&["generation", "master key", "made", "tokens good until"]);
+    let mut table = Table::of([
+        Column::number("generation"),
+        Column::name("master key"),
+        Column::age("age"),
+        Column::text("tokens good until"),
+    ]);
     for one in &status.generations {
-        let until = one.tokens_until.map_or_else(|| "it is replaced".into(), |until| until.to_string());
-        table.row([one.generation.to_string(), one.key_id.clone(), one.made_at.to_string(), until]);
+        let until = one.tokens_until.map_or_else(|| "it is replaced".into(), |until| look.moment(until));
+        table.row([one.generation.to_string(), one.key_id.clone(), look.age(one.made_at), until]);
     }
-    text.push_str(&table.to_string());
+    text.push_str(&table.render(look));
     if let Some(next) = status.key_ids.first().filter(|next| **next != status.key_id) {
         text.push_str(&format!("\n\nthe next rotation wraps with the master key {next}"));
     }

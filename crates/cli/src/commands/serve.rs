@@ -50,17 +50,17 @@ pub struct ServeArgs {
     /// Do not warn when listening beyond this machine without TLS: the network is safe.
     #[arg(long)]
     insecure_listen: bool,
-    /// postgres://... or a path; SQLite in the data directory unless given.
+    /// postgres://... or a path. [default: SQLite in the data directory]
     #[arg(long, value_name = "URL")]
     database: Option<String>,
-    /// A path or s3://bucket/prefix?endpoint=URL&region=NAME for artifacts; in the data directory unless given.
+    /// A path or s3://bucket/prefix?endpoint=URL&region=NAME for artifacts. [default: in the data directory]
     #[arg(long, value_name = "URL")]
     storage: Option<String>,
     /// A second storage that gets every file as well, to move from one to the other while the
     /// servers run.
     #[arg(long, value_name = "URL")]
     storage_mirror: Option<String>,
-    /// A file that has the master key, or several, one a line; DIR/master.key, which is made, unless given.
+    /// A file that has the master key, or several, one a line. [default: DIR/master.key, which is made]
     #[arg(long, value_name = "FILE")]
     master_key_file: Option<PathBuf>,
     #[command(flatten)]

@@ -5,10 +5,10 @@ use baton::proto::{ChangeSettings, SettingList, SettingView};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use super::near::near;
 use crate::duration;
 use crate::exit::Exit;
-use crate::output::{Format, Table, or_dash};
+use crate::output::{Column, Format, Listing, Look, Table, or_dash};
+use baton_core::did_you_mean::near;
 
 #[derive(Subcommand)]
 pub enum SettingsCommand {
@@ -45,7 +45,7 @@ Spans of time may be written as 250ms, 10s, 5m, 1h30m or 2d.")]
 #[derive(Args)]
 pub struct ListArgs {
     #[command(flatten)]
-    format: Format,
+    listing: Listing,
 }
 
 #[derive(Args)]
@@ -97,10 +97,12 @@ fn assignment(text: &str) -> Result<(String, Value), String> {
 /// Carries out a command about settings.
 pub async fn execute(client: &Client, command: SettingsCommand) -> Result<(), Exit> {
     match command {
-        SettingsCommand::List(args) => args.format.print(&client.settings().await?, table),
+        SettingsCommand::List(args) => {
+            args.listing.show(async || client.settings().await, Exit::from, table).await?;
+        }
         SettingsCommand::Get(args) => {
             let setting = find(client.settings().await?, &args.name)?;
-            args.format.print(&setting, details);
+            args.format.show(&setting, details);
         }
         SettingsCommand::Set(args) => {
             let names: Vec<String> = args.assignments.iter().map(|(name, _)| name.clone()).collect();
@@ -122,7 +124,7 @@ pub async fn execute(client: &Client, command: SettingsCommand) -> Result<(), Ex
 async fn change(client: &Client, wanted: ChangeSettings, names: &[String], format: Format) -> Result<(), Exit> {
     let all = client.change_settings(&wanted).await?;
     let settings = all.settings.into_iter().filter(|setting| names.contains(&setting.name)).collect();
-    format.print(&SettingList { settings }, table);
+    format.list(&SettingList { settings }, table);
     Ok(())
 }
 
@@ -151,30 +153,45 @@ fn shown(name: &str, value: &Value) -> String {
     }
 }
 
-fn details(setting: &SettingView) -> String {
+fn details(setting: &SettingView, look: Look) -> String {
     let mut table = Table::plain();
     table.field("name", Some(&setting.name));
     table.field("value", Some(shown(&setting.name, &setting.value)));
     table.field("from", Some(&setting.source));
-    table.field("changed at", setting.changed_at);
+    table.field("changed", setting.changed_at.map(|at| look.moment(at)));
     table.field("started with", Some(shown(&setting.name, &setting.default)));
     table.field("from", Some(&setting.default_source));
-    table.to_string()
+    table.render(look)
 }
 
-fn table(list: &SettingList) -> String {
-    let mut table = Table::new(&["setting", "value", "from", "changed at", "started with", "from"]);
+fn table(list: &SettingList, look: Look) -> Table {
+    let mut table = Table::of([
+        Column::key("setting"),
+        Column::text("value"),
+        Column::text("from"),
+        Column::age("changed"),
+        Column::text("started with"),
+        Column::text("from").extra(),
+    ]);
     for setting in &list.settings {
         table.row([
             setting.name.clone(),
-            shown(&setting.name, &setting.value),
+            short(&setting.name, &setting.value),
             setting.source.clone(),
-            or_dash(setting.changed_at),
-            shown(&setting.name, &setting.default),
+            or_dash(setting.changed_at.map(|at| look.age(at))),
+            short(&setting.name, &setting.default),
             setting.default_source.clone(),
         ]);
     }
-    table.to_string()
+    table
+}
+
+/// A value as it can be typed again, with spans of time as such.
+fn short(name: &str, value: &Value) -> String {
+    match value.as_u64().filter(|_| name.ends_with("_ms")) {
+        Some(ms) => duration::exact(ms),
+        None => shown(name, value),
+    }
 }
 
 #[cfg(test)]

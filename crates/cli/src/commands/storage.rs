@@ -66,11 +66,11 @@ pub struct AdoptArgs {
     /// Settings file of the servers (TOML).
     #[arg(long, env = "BATON_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// postgres://... or a path; SQLite in the data directory unless given.
+    /// postgres://... or a path. [default: SQLite in the data directory]
     #[arg(long, value_name = "URL")]
     database: Option<String>,
-    /// The storage: a path or s3://bucket/prefix?endpoint=URL&region=NAME; in the data directory
-    /// unless given.
+    /// The storage: a path or s3://bucket/prefix?endpoint=URL&region=NAME. [default: in the data
+    /// directory]
     #[arg(long, value_name = "URL")]
     storage: Option<String>,
 }

@@ -1,6 +1,7 @@
 //! Settings: one struct; defaults, then the file, then the environment, then flags. Unknown keys are errors.
 
 mod check;
+mod file;
 mod github;
 mod live;
 mod pools;
@@ -455,8 +456,9 @@ impl fmt::Debug for SettingsFlags {
 }
 
 /// Variables of the environment that belong to other parts of the program.
-const NOT_SETTINGS: [&str; 20] = [
+const NOT_SETTINGS: [&str; 21] = [
     "url",
+    "context",
     "log",
     "log_format",
     "config",
@@ -494,12 +496,12 @@ impl Settings {
         env: impl Iterator<Item = (String, String)>,
         flags: SettingsFlags,
     ) -> Result<Settings, String> {
+        let known = toml::Table::try_from(Settings::every_key()).map_err(|error| error.to_string())?;
         let mut table = match config {
             None => toml::Table::new(),
-            Some(path) => read_file(path)?,
+            Some(path) => file::read(path, &known)?,
         };
         let mut origins: BTreeMap<String, Origin> = table.keys().map(|key| (key.clone(), Origin::File)).collect();
-        let known = toml::Table::try_from(Settings::every_key()).map_err(|error| error.to_string())?;
         let mut master_key = None;
         for (name, value) in env {
             if name == MASTER_KEY_VARIABLE {
@@ -514,12 +516,11 @@ impl Settings {
                 continue;
             }
             let Some(example) = known.get(&key) else {
-                return Err(format!(
-                    "the environment sets {name}, which is no setting of Baton; docs/settings.md lists them"
-                ));
+                return Err(file::unknown_variable(&name, &key, &known));
             };
             origins.insert(key.clone(), Origin::Environment);
-            table.insert(key, from_text(&name, &value, example)?);
+            let value = file::from_text(&name, &key, &value, example)?;
+            table.insert(key, value);
         }
         let mut set = |key: &str, value: Option<String>| {
             if let Some(value) = value {
@@ -625,33 +626,6 @@ impl Settings {
     }
 }
 
-/// Reads the settings file. What is wrong is told by its line: the parser would quote it, with a password in it.
-fn read_file(path: &Path) -> Result<toml::Table, String> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("cannot read the settings file {}: {error}", path.display()))?;
-    text.parse().map_err(|error: toml::de::Error| {
-        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
-        let line = before.matches('\n').count() + 1;
-        format!("the settings file {} is not TOML: line {line}: {}", path.display(), error.message())
-    })
-}
-
-/// Reads a variable of the environment as the type its key has.
-fn from_text(name: &str, text: &str, example: &toml::Value) -> Result<toml::Value, String> {
-    let wrong = |what: &str| format!("{name} must be {what}, not {text:?}");
-    match example {
-        toml::Value::Integer(_) => text.parse().map(toml::Value::Integer).map_err(|_| wrong("a whole number")),
-        toml::Value::Float(_) => text.parse().map(toml::Value::Float).map_err(|_| wrong("a number")),
-        toml::Value::Boolean(_) => text.parse().map(toml::Value::Boolean).map_err(|_| wrong("true or false")),
-        toml::Value::Table(_) => {
-            let table = format!("value = {text}").parse::<toml::Table>().ok();
-            let table = table.and_then(|mut table| table.remove("value")).filter(toml::Value::is_table);
-            table.ok_or_else(|| wrong("a table like { \"CN=worker-1\" = \"ID\" }"))
-        }
-        _ => Ok(toml::Value::String(text.into())),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -687,6 +661,36 @@ mod tests {
         assert!(load("lease_ttl_ms = 5000", &[], none()).unwrap_err().contains("heartbeat_interval_ms"));
         assert!(load("", &[("BATON_API_KEY", "short")], none()).unwrap_err().contains("16"));
         assert!(load("body_bytes_max = 0", &[], none()).unwrap_err().contains("body_bytes_max"));
+    }
+
+    #[test]
+    fn a_misspelt_setting_is_named_with_its_line_and_what_may_be_meant() {
+        let none = SettingsFlags::default;
+        let said = load("# comment\nlisten = '127.0.0.1:1'\n\nlease_tll_ms = 5", &[], none()).unwrap_err();
+        assert!(said.starts_with("unknown setting `lease_tll_ms` at "), "{said}");
+        assert!(said.ends_with("baton.toml:4; did you mean lease_ttl_ms?"), "{said}");
+        let said = load("data = '/x'\n[something.else]\na = 1", &[], none()).unwrap_err();
+        assert!(said.contains("unknown setting `something` at ") && said.ends_with("baton.toml:2"), "{said}");
+        let said = load("", &[("BATON_LEASE_TLL_MS", "5")], none()).unwrap_err();
+        assert!(said.ends_with("did you mean BATON_LEASE_TTL_MS?"), "{said}");
+        let said = load("\nbacklog_max = 'many'", &[], none()).unwrap_err();
+        assert!(said.contains("backlog_max at ") && said.ends_with("baton.toml:2 must be a whole number"), "{said}");
+    }
+
+    #[test]
+    fn spans_are_written_as_people_write_them() {
+        let none = SettingsFlags::default;
+        let env = [("BATON_CANCEL_GRACE_MS", "2m"), ("BATON_HEARTBEAT_INTERVAL_MS", "5000")];
+        let settings = load("lease_ttl_ms = '1m30s'\nretention_audit_ms_min = '31d'", &env, none()).unwrap();
+        assert_eq!((settings.lease_ttl_ms, settings.cancel_grace_ms), (90_000, 120_000));
+        assert_eq!((settings.heartbeat_interval_ms, settings.retention_audit_ms_min), (5_000, 31 * DAY_MS));
+        let said = load("\nlease_ttl_ms = 'soon'", &[], none()).unwrap_err();
+        assert!(said.contains("baton.toml:2") && said.contains("is not a span of time"), "{said}");
+        let said = load("lease_ttl_ms = true", &[], none()).unwrap_err();
+        assert!(said.ends_with("must be a whole number or a span like \"5s\""), "{said}");
+        let said = load("", &[("BATON_LEASE_TTL_MS", "soon")], none()).unwrap_err();
+        assert!(said.contains("a span like 5s"), "{said}");
+        assert!(load("backlog_max = '5s'", &[], none()).is_err(), "no span of time");
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub struct AgentArgs {
     /// What lets this machine join its pool; its provider gives it.
     #[arg(long, env = "BATON_JOIN_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     join_token: Option<String>,
-    /// The provider's name for this machine; the host name unless given.
+    /// The provider's name for this machine. [default: the host name]
     #[arg(long, env = "BATON_MACHINE_ID", value_name = "ID")]
     machine_id: Option<String>,
     /// How this machine is registered for a run: by shell commands, or as a runner of GitHub.
@@ -74,14 +74,14 @@ pub struct AgentArgs {
     /// Shell command that takes the registration back.
     #[arg(long, env = "BATON_AGENT_DEREGISTER_HOOK", value_name = "COMMAND")]
     deregister_hook: Option<String>,
-    /// Where hooks are that begin with ./ or ../; where the agent was started unless given. They
-    /// work in an empty directory of the run.
+    /// Where hooks are that begin with ./ or ../. They work in an empty directory of the run.
+    /// [default: where the agent was started]
     #[arg(long, env = "BATON_AGENT_HOOK_DIRECTORY", value_name = "DIR")]
     hook_dir: Option<PathBuf>,
     /// Longest time a hook may take.
     #[arg(long, env = "BATON_AGENT_HOOK_TIMEOUT", default_value = "2m", value_name = "SPAN", value_parser = duration::parse_positive)]
     hook_timeout: Duration,
-    /// Where runs work; a directory of this user's caches unless given. Each run's part is removed after it.
+    /// Where runs work. Each run's part is removed after it. [default: a directory of this user's caches]
     #[arg(long, env = "BATON_AGENT_WORK_DIRECTORY", value_name = "DIR")]
     work_dir: Option<PathBuf>,
     /// How this machine ends: exit (the agent's process), shutdown, or a shell command.
@@ -90,7 +90,7 @@ pub struct AgentArgs {
     /// How long after its run's deadline this machine ends by itself.
     #[arg(long, env = "BATON_AGENT_OVERTIME", default_value = "1m", value_name = "SPAN", value_parser = duration::parse)]
     overtime: Duration,
-    /// How long the server may be out of reach before this machine ends by itself; what the server says unless given.
+    /// How long the server may be out of reach before this machine ends by itself. [default: what the server says]
     #[arg(long, env = "BATON_AGENT_UNREACHABLE", value_name = "SPAN", value_parser = duration::parse_positive)]
     unreachable: Option<Duration>,
     #[command(flatten)]

@@ -44,13 +44,13 @@ pub async fn finish(client: &Client, build: &BuildView, output: Option<&Path>, f
                 "the build {} completed, but left no file for --output: its recipe puts files into BATON_OUTPUT_DIR",
                 build.id
             ))),
-            (None, None) if !format.json => {
+            (None, None) if !format.is_json() => {
                 eprintln!("-- it left no file");
                 Ok(())
             }
             (None, None) | (Some(_), _) => Ok(()),
         },
-        _ if format.json => Err(Exit::failed_silently()),
+        _ if format.is_json() => Err(Exit::failed_silently()),
         BuildStatus::Cancelled => Err(Exit::failed(format!("the build {} was cancelled", build.id))),
         _ => Err(Exit::failed(format!("the build {} failed: {why}", build.id))),
     }

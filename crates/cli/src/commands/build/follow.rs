@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep};
 use super::interrupt::{Choice, Interrupts};
 use super::screen::Screen;
 use super::text::printable;
+use crate::commands::explained::{FIRST_LOOK, Told};
 use crate::exit::Exit;
 
 /// Lines in one answer.
@@ -35,12 +36,24 @@ struct Follower<'a> {
     /// The last line of the log that was shown.
     last: u64,
     shown: Option<String>,
+    /// Since when nobody has it, as far as is known here.
+    waits_since: Option<Instant>,
+    told: Told,
     silent_since: Option<Instant>,
 }
 
 /// Follows a build until it has ended, or somebody who was asked after a Ctrl-C wants otherwise.
 pub async fn follow(client: &Client, id: &str, screen: &Screen) -> Result<Followed, Exit> {
-    let mut follower = Follower { client, id, screen, last: 0, shown: None, silent_since: None };
+    let mut follower = Follower {
+        client,
+        id,
+        screen,
+        last: 0,
+        shown: None,
+        waits_since: None,
+        told: Told::default(),
+        silent_since: None,
+    };
     let mut interrupts = Interrupts::catch()?;
     loop {
         // A look that is cut off shows nothing and counts nothing, so it can be repeated.
@@ -77,6 +90,7 @@ impl Follower<'_> {
         // The build before its log: when it has ended, no line comes after those that are there now.
         let build = self.client.build(self.id).await?;
         self.show(&build).await;
+        self.explain(&build).await;
         let page = self.client.build_logs(self.id, self.last, PAGE_LINES, LOOK).await?;
         for line in &page.logs {
             self.screen.log(&printable(&line.message));
@@ -108,6 +122,23 @@ impl Follower<'_> {
         self.screen.note(&told);
         self.screen.status(told);
         self.shown = Some(now);
+    }
+
+    /// Says why a build waits that nobody has taken for a while.
+    async fn explain(&mut self, build: &BuildView) {
+        if build.status != BuildStatus::Pending {
+            self.waits_since = None;
+            return;
+        }
+        if self.waits_since.get_or_insert_with(Instant::now).elapsed() < FIRST_LOOK {
+            return;
+        }
+        // Not every key may ask. Whoever follows the build sees the rest all the same.
+        if let Ok(explanation) = self.client.explain(self.id).await
+            && let Some(news) = self.told.news(&explanation)
+        {
+            self.screen.note(&news);
+        }
     }
 
     /// A server that restarts is waited for.

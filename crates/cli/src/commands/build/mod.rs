@@ -17,9 +17,9 @@ use baton::{BuildFilter, Client};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::commands::{flags, run};
+use crate::commands::{flags, ids, run};
 use crate::exit::Exit;
-use crate::output::{Format, print_line};
+use crate::output::{Format, JsonFlag, Listing, print_line};
 use follow::Followed;
 use screen::Screen;
 
@@ -29,45 +29,49 @@ pub enum BuildCommand {
     #[command(
         visible_alias = "ls",
         after_help = "Examples:
-  baton build list --status failed
+  baton build list --state failed
+  baton build list --platform ios --watch
   baton build list --platform ios --limit 200 --json"
     )]
     List(ListArgs),
     /// Show where a build stands.
-    #[command(after_help = "Examples:
-  baton build status 0198c1f2-...
-  baton build status 0198c1f2-... --json")]
-    Status(OneArgs),
+    #[command(
+        alias = "status",
+        after_help = "Examples:
+  baton build get e9d1aa      the end of its id, as lists show it
+  baton build get e9d1aa --json"
+    )]
+    Get(OneArgs),
     /// Print a build's log.
     #[command(after_help = "Examples:
-  baton build logs 0198c1f2-...
-  baton build logs -f 0198c1f2-...      goes on until the build has ended")]
+  baton build logs e9d1aa
+  baton build logs -f e9d1aa      goes on until the build has ended")]
     Logs(LogsArgs),
     /// Fetch what came out of a build.
     #[command(after_help = "Examples:
-  baton build download 0198c1f2-...
-  baton build download 0198c1f2-... --output app.ipa
+  baton build download e9d1aa
+  baton build download e9d1aa --output app.ipa
 
 A cut connection is taken up again where it was, and the file gets its name when it is whole and its
 sha-256 is right.")]
     Download(DownloadArgs),
     /// Cancel a build: at once, or by telling the worker that has it.
     #[command(after_help = "Examples:
-  baton build cancel 0198c1f2-...")]
+  baton build cancel e9d1aa")]
     Cancel(OneArgs),
     /// Build the same source again.
     #[command(after_help = "Examples:
-  baton build retry 0198c1f2-...      prints the identifier of the new build")]
+  baton build retry e9d1aa      prints the identifier of the new build")]
     Retry(OneArgs),
     /// Say why a build is where it is.
     #[command(after_help = "Examples:
-  baton build explain 0198c1f2-...    why does nobody build it? who has it, and until when?")]
+  baton build explain e9d1aa    why does nobody build it? who has it, and until when?")]
     Explain(OneArgs),
 }
 
 #[derive(Args)]
 pub struct OneArgs {
-    /// The build.
+    /// The build: its id, or the end of it.
     id: String,
     #[command(flatten)]
     format: Format,
@@ -76,8 +80,8 @@ pub struct OneArgs {
 #[derive(Args)]
 pub struct ListArgs {
     /// In this state.
-    #[arg(long, short, value_parser = parse_status)]
-    status: Option<BuildStatus>,
+    #[arg(long, short, alias = "status", value_parser = parse_state)]
+    state: Option<BuildStatus>,
     /// For this platform.
     #[arg(long, short)]
     platform: Option<String>,
@@ -88,12 +92,12 @@ pub struct ListArgs {
     #[arg(long)]
     cursor: Option<String>,
     #[command(flatten)]
-    format: Format,
+    listing: Listing,
 }
 
 #[derive(Args)]
 pub struct LogsArgs {
-    /// The build.
+    /// The build: its id, or the end of it.
     id: String,
     /// Go on until the build has ended.
     #[arg(long, short)]
@@ -105,16 +109,16 @@ pub struct LogsArgs {
 
 #[derive(Args)]
 pub struct DownloadArgs {
-    /// The build.
+    /// The build: its id, or the end of it.
     id: String,
-    /// File or directory to write to; the file's own name, here, unless given.
+    /// File or directory to write to. [default: the file's own name, here]
     #[arg(long, short, value_name = "PATH")]
     output: Option<PathBuf>,
     #[command(flatten)]
-    format: Format,
+    json: JsonFlag,
 }
 
-fn parse_status(word: &str) -> Result<BuildStatus, String> {
+fn parse_state(word: &str) -> Result<BuildStatus, String> {
     let known = BuildStatus::ALL.into_iter().find(|status| status.as_str() == word);
     known.ok_or_else(|| format!("one of {} is wanted", BuildStatus::ALL.map(BuildStatus::as_str).join(", ")))
 }
@@ -124,24 +128,32 @@ pub async fn execute(client: &Client, command: BuildCommand) -> Result<(), Exit>
     match command {
         BuildCommand::List(args) => {
             let filter = BuildFilter {
-                status: args.status,
+                status: args.state,
                 platform: args.platform,
                 limit: Some(args.limit),
                 cursor: args.cursor,
             };
-            args.format.print(&client.builds(&filter).await.map_err(flags::BUILD_LIST.explain())?, show::page);
+            let ask = async || client.builds(&filter).await;
+            args.listing.show(ask, flags::BUILD_LIST.explain(), show::page).await?;
         }
-        BuildCommand::Status(OneArgs { id, format }) => format.print(&client.build(&id).await?, show::one),
+        BuildCommand::Get(OneArgs { id, format }) => {
+            format.show(&client.build(&ids::run(client, id).await?).await?, show::one);
+        }
         BuildCommand::Logs(args) => logs(client, args).await?,
         BuildCommand::Download(args) => download(client, args).await?,
-        BuildCommand::Cancel(OneArgs { id, format }) => format.print(&client.cancel_build(&id).await?, |cancelled| {
-            let note = if cancelled.status.is_ended() { "" } else { " (its worker has been told to stop)" };
-            format!("{id} {}{note}", cancelled.status.as_str())
-        }),
+        BuildCommand::Cancel(OneArgs { id, format }) => {
+            let id = ids::run(client, id).await?;
+            format.print(&client.cancel_build(&id).await?, |cancelled| {
+                let note = if cancelled.status.is_ended() { "" } else { " (its worker has been told to stop)" };
+                format!("{id} {}{note}", cancelled.status.as_str())
+            });
+        }
         BuildCommand::Retry(OneArgs { id, format }) => {
+            let id = ids::run(client, id).await?;
             format.print(&client.retry_build(&id, None).await?, |build| build.id.clone());
         }
         BuildCommand::Explain(OneArgs { id, format }) => {
+            let id = ids::run(client, id).await?;
             // Whoever is no build is none here, also when it is a run of another kind.
             client.build(&id).await?;
             run::explain(client, &id, format).await?;
@@ -151,6 +163,7 @@ pub async fn execute(client: &Client, command: BuildCommand) -> Result<(), Exit>
 }
 
 async fn logs(client: &Client, args: LogsArgs) -> Result<(), Exit> {
+    let args = LogsArgs { id: ids::run(client, args.id).await?, ..args };
     if args.follow {
         let screen = Screen::new(false);
         if let Followed::Detached = follow::follow(client, &args.id, &screen).await? {
@@ -175,13 +188,13 @@ async fn logs(client: &Client, args: LogsArgs) -> Result<(), Exit> {
 }
 
 async fn download(client: &Client, args: DownloadArgs) -> Result<(), Exit> {
-    let build = client.build(&args.id).await?;
+    let build = client.build(&ids::run(client, args.id).await?).await?;
     let Some(file) = fetch::result(&build) else {
         let status = build.status.as_str();
         return Err(Exit::not_found(format!("there is no file to download: the build is {status}")));
     };
     let path = fetch::fetch(client, &build, file, args.output.as_deref()).await?;
     let answer = json!({"path": path, "size": file.size, "sha256": file.sha256});
-    args.format.print(&answer, |_| path.display().to_string());
+    args.json.format().print(&answer, |_| path.display().to_string());
     Ok(())
 }

@@ -34,7 +34,7 @@ pub struct ClaimArgs {
     /// How many machines.
     #[arg(long, short, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
-    /// Type of machines that will do, as a pattern with * and ?. May be given several times; any unless given.
+    /// Type of machines that will do, as a pattern with * and ?. May be given several times. [default: any]
     #[arg(long = "type", short = 't', value_name = "PATTERN")]
     types: Vec<String>,
     /// on-demand takes no spot machines; spot takes both, spot machines first.
@@ -46,10 +46,10 @@ pub struct ClaimArgs {
     /// Memory of each machine, at least.
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     memory: Option<u64>,
-    /// How long the machines may be kept; as long as the pool allows unless given.
+    /// How long the machines may be kept. [default: as long as the pool allows]
     #[arg(long, value_name = "SPAN", value_parser = duration::parse_positive)]
     runtime: Option<Duration>,
-    /// How long to wait for them; what the server says unless given.
+    /// How long to wait for them. [default: what the server says]
     #[arg(long, value_name = "SPAN", value_parser = duration::parse_positive)]
     wait: Option<Duration>,
     /// 0 to 9; 9 goes first.
@@ -168,13 +168,13 @@ fn claimed_before(claim: &ClaimView) -> Option<String> {
 
 /// Prints the machines, or says why there are none.
 fn finish(claim: &ClaimView, format: Format) -> Result<(), Exit> {
-    if format.json {
+    if format.is_json() {
         format.print(claim, |_| String::new());
     }
     let run_id = &claim.run_id;
     match claim.state {
         ClaimState::Ready => {
-            if !format.json {
+            if !format.is_json() {
                 // One line, as the next step of a workflow wants it. The shapes of the wire always can be written as JSON.
                 print_line(serde_json::to_string(&claim.runners).unwrap_or_default());
             }
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_claim_that_is_not_filled_ends_the_program_with_its_code() {
-        let format = Format { json: false };
+        let format = Format::default();
         assert_eq!(finish(&failed(Vec::new()), format), Err(Exit::failed(why(&failed(Vec::new())))));
         let released = ClaimView { state: ClaimState::Released, reason: Some(ClaimReason::Done), ..failed(Vec::new()) };
         let said =

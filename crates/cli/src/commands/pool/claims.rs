@@ -5,18 +5,17 @@ use baton::proto::{ClaimFailure, ClaimPage, ClaimView};
 use baton_core::pools::ClaimState;
 use clap::Args;
 
-use super::when::Now;
 use super::{NameArgs, board, show};
 use crate::commands::flags;
 use crate::exit::Exit;
-use crate::output::{Format, Table, or_dash};
+use crate::output::{Column, Listing, Look, Table, or_dash};
 
 #[derive(Args)]
 pub struct ClaimsArgs {
     #[command(flatten)]
     name: NameArgs,
     /// Only the claim of this run, with its machines and those that it had to discard.
-    #[arg(conflicts_with_all = ["state", "limit", "cursor"])]
+    #[arg(conflicts_with_all = ["state", "limit", "cursor", "watch"])]
     run_id: Option<String>,
     /// In this state: waiting, ready, released or failed.
     #[arg(long, short, value_parser = parse_state)]
@@ -28,7 +27,7 @@ pub struct ClaimsArgs {
     #[arg(long)]
     cursor: Option<String>,
     #[command(flatten)]
-    format: Format,
+    listing: Listing,
 }
 
 fn parse_state(word: &str) -> Result<ClaimState, String> {
@@ -38,19 +37,28 @@ fn parse_state(word: &str) -> Result<ClaimState, String> {
 
 /// Lists claims, or shows one.
 pub async fn claims(client: &Client, args: ClaimsArgs) -> Result<(), Exit> {
-    let ClaimsArgs { name: NameArgs { pool, namespace }, run_id, state, limit, cursor, format } = args;
+    let ClaimsArgs { name: NameArgs { pool, namespace }, run_id, state, limit, cursor, listing } = args;
     match run_id {
-        Some(run_id) => format.print(&client.pool_claim(&namespace, &pool, &run_id).await?, one),
+        Some(run_id) => listing.format.show(&client.pool_claim(&namespace, &pool, &run_id).await?, one),
         None => {
-            let page = client.pool_claims(&namespace, &pool, state, Some(limit), cursor.as_deref()).await;
-            format.print(&page.map_err(flags::POOL_CLAIMS.explain())?, |page| table(page, Now::read()));
+            let ask = async || client.pool_claims(&namespace, &pool, state, Some(limit), cursor.as_deref()).await;
+            listing.show(ask, flags::POOL_CLAIMS.explain(), table).await?;
         }
     }
     Ok(())
 }
 
-fn table(page: &ClaimPage, now: Now) -> String {
-    let mut table = Table::new(&["run", "state", "count", "live", "priority", "since", "until", "reason"]);
+fn table(page: &ClaimPage, look: Look) -> Table {
+    let mut table = Table::of([
+        Column::key("run"),
+        Column::state("state"),
+        Column::number("count"),
+        Column::number("live"),
+        Column::number("priority"),
+        Column::age("since"),
+        Column::age("until"),
+        Column::text("reason"),
+    ]);
     for claim in &page.claims {
         let since = claim.ended_at.or(claim.ready_at).unwrap_or(claim.opened_at);
         let until = claim.deadline.filter(|_| claim.ended_at.is_none());
@@ -60,32 +68,29 @@ fn table(page: &ClaimPage, now: Now) -> String {
             claim.count.to_string(),
             or_dash(claim.live.filter(|_| claim.ended_at.is_none())),
             claim.priority.to_string(),
-            now.ago(since),
-            or_dash(until.map(|until| now.ahead(until))),
+            look.age(since),
+            or_dash(until.map(|until| look.now.ahead(until))),
             show::because(claim.reason.map(|reason| reason.as_str()), &show::gist(&claim.detail)),
         ]);
     }
-    match &page.next_cursor {
-        Some(cursor) => format!("{table}\nThere may be more: --cursor '{cursor}'"),
-        None => table.to_string(),
-    }
+    table
 }
 
 /// One claim, with its machines and what became of the others.
-fn one(claim: &ClaimView) -> String {
+fn one(claim: &ClaimView, look: Look) -> String {
     let mut table = Table::plain();
     table.field("claim", Some(board::headline(claim)));
     table.field("namespace", Some(&claim.namespace));
     table.field("count", Some(claim.count));
     table.field("priority", Some(claim.priority));
-    table.field("opened", Some(claim.opened_at));
-    table.field("handed over", claim.ready_at);
-    table.field("until", claim.deadline.filter(|_| claim.ended_at.is_none()));
-    table.field("ended", claim.ended_at);
+    table.field("opened", Some(look.moment(claim.opened_at)));
+    table.field("handed over", claim.ready_at.map(|at| look.moment(at)));
+    table.field("until", claim.deadline.filter(|_| claim.ended_at.is_none()).map(|at| look.moment(at)));
+    table.field("ended", claim.ended_at.map(|at| look.moment(at)));
     let reason = show::because(claim.reason.map(|reason| reason.as_str()), &show::gist(&claim.detail));
     table.field("reason", Some(reason).filter(|reason| !reason.is_empty()));
     let machines = (!claim.runners.is_empty()).then(|| board::table(claim));
-    let parts = [Some(table.to_string()), machines, discarded(claim)];
+    let parts = [Some(table.render(look)), machines, discarded(claim)];
     parts.into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
 
@@ -147,11 +152,12 @@ mod tests {
             ListedClaim { live: Some(1), ..ListedClaim::from(claim(waits.clone())) },
             ListedClaim { live: None, ..ListedClaim::from(claim(waits)) },
         ];
-        let shown = table(&ClaimPage { claims, next_cursor: None }, Now::at(65_000));
-        let expected = "RUN   STATE    COUNT  LIVE  PRIORITY  SINCE   UNTIL  REASON\n\
-                        ci-1  failed   2      -     5         5s ago  -      wait_over: 0 of 2\n\
-                        ci-1  waiting  2      1     5         1m ago  -\n\
-                        ci-1  waiting  2      -     5         1m ago  -\n";
+        let look = Look::test(80, 65_000);
+        let shown = table(&ClaimPage { claims, next_cursor: None }, look).render(look);
+        let expected = "RUN   STATE    COUNT  LIVE  PRIORITY  SINCE  UNTIL  REASON\n\
+                        ci-1  failed       2     -         5     5s      -  wait_over: 0 of 2\n\
+                        ci-1  waiting      2     1         5     1m      -\n\
+                        ci-1  waiting      2     -         5     1m      -\n";
         assert_eq!(shown, expected);
     }
 
@@ -159,11 +165,11 @@ mod tests {
     fn one_claim_names_what_it_had_to_discard() {
         let said = "exit status: 7\nno such token";
         let failures = [failure(9, "register_failed", said), failure(8, "register_failed", said)];
-        let shown = one(&claim(json!({"failures": failures, "discarded": 2})));
+        let shown = one(&claim(json!({"failures": failures, "discarded": 2})), Look::test(80, 0));
         assert!(shown.starts_with("claim      ci-1 of linux, failed\n"), "{shown}");
         let discarded = "2 machines were discarded:\n  2 times: register_failed: exit status: 7: no such token";
         assert!(shown.contains("reason     wait_over: 0 of 2\n") && shown.ends_with(discarded), "{shown}");
-        assert!(!one(&claim(json!({}))).contains("discarded"));
+        assert!(!one(&claim(json!({})), Look::test(80, 0)).contains("discarded"));
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub struct CreateArgs {
     /// Its namespace.
     #[arg(long, short, default_value = NAMESPACE_DEFAULT)]
     namespace: String,
-    /// Who makes its machines: local (unless given), command or ec2.
+    /// Who makes its machines: local, command or ec2. [default: local]
     #[arg(long)]
     provider: Option<String>,
     /// What the provider, or with the prefix `agent.` its agents, need to know. May be given several times.
@@ -38,16 +38,16 @@ pub struct CreateArgs {
     options: Vec<(String, String)>,
     #[command(flatten)]
     hooks: HookArgs,
-    /// Cores of each machine; 1 unless given.
+    /// Cores of each machine. [default: 1]
     #[arg(long)]
     cpu: Option<u32>,
-    /// Memory of each machine, at least; 1G unless given.
+    /// Memory of each machine, at least. [default: 1G]
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     memory: Option<u64>,
-    /// Type of machines it may use, as a pattern with * and ?. May be given several times; any unless given.
+    /// Type of machines it may use, as a pattern with * and ?. May be given several times. [default: any]
     #[arg(long = "type", short = 't', value_name = "PATTERN")]
     types: Vec<String>,
-    /// How machines are paid for: on-demand (unless given) or spot.
+    /// How machines are paid for: on-demand or spot. [default: on-demand]
     #[arg(long, value_parser = parse_usage)]
     usage: Option<Usage>,
     /// On-demand machines will do while there are no spot machines.
@@ -58,13 +58,13 @@ pub struct CreateArgs {
     min_idle: u32,
     #[command(flatten)]
     rules: RuleArgs,
-    /// Most machines; 10 unless given.
+    /// Most machines. [default: 10]
     #[arg(long, value_name = "N")]
     max_size: Option<u32>,
-    /// How long a machine that is not needed stays; 30m unless given.
+    /// How long a machine that is not needed stays. [default: 30m]
     #[arg(long, value_name = "SPAN", value_parser = duration::parse)]
     idle: Option<Duration>,
-    /// How long a claim may keep its machines; 6h unless given.
+    /// How long a claim may keep its machines. [default: 6h]
     #[arg(long, value_name = "SPAN", value_parser = duration::parse_positive)]
     runtime: Option<Duration>,
     #[command(flatten)]
@@ -167,7 +167,7 @@ pub async fn create(client: &Client, args: CreateArgs) -> Result<(), Exit> {
         runtime_ms: args.runtime.map(ms),
     };
     let made = client.create_pool(&pool).await.map_err(flags::POOL_CREATE.explain())?;
-    args.format.print(&made, show::pool);
+    args.format.show(&made, show::pool);
     Ok(())
 }
 

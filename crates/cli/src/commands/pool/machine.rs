@@ -6,6 +6,7 @@ use baton_core::pools::{RunnerId, RunnerState};
 use clap::Args;
 
 use super::{NameArgs, show};
+use crate::commands::ids;
 use crate::commands::patience::until_answered;
 use crate::exit::Exit;
 use crate::output::Format;
@@ -14,7 +15,7 @@ use crate::output::Format;
 pub struct MachineArgs {
     #[command(flatten)]
     name: NameArgs,
-    /// The runner: its identifier, the beginning of it, or the provider's name for its machine.
+    /// The runner: its id, the end or the beginning of it, or the provider's name for its machine.
     runner: String,
     #[command(flatten)]
     format: Format,
@@ -24,7 +25,7 @@ pub struct MachineArgs {
 pub async fn show(client: &Client, args: MachineArgs) -> Result<(), Exit> {
     let MachineArgs { name: NameArgs { pool, namespace }, runner, format } = args;
     let id = find(client, &namespace, &pool, runner).await?;
-    format.print(&client.pool_runner(&namespace, &pool, &id).await?, show::runner);
+    format.show(&client.pool_runner(&namespace, &pool, &id).await?, show::runner);
     Ok(())
 }
 
@@ -48,8 +49,8 @@ async fn find(client: &Client, namespace: &str, pool: &str, word: String) -> Res
             [] => {}
             [one] => return Ok(one.clone()),
             several => {
-                let several = several.join(", ");
-                return Err(Exit::usage(format!("{word:?} may be any of {several}: say more of it")));
+                let candidates = several.iter().map(|id| (id.clone(), Vec::<String>::new())).collect();
+                return ids::one("runner", &word, candidates);
             }
         }
     }
@@ -75,5 +76,6 @@ async fn called(
 }
 
 fn is_called(runner: &RunnerView, word: &str) -> bool {
-    (!word.is_empty() && runner.id.starts_with(word)) || runner.machine_id.as_deref() == Some(word)
+    let is_end = ids::suffix(word).is_some_and(|end| runner.id.ends_with(&end));
+    is_end || (!word.is_empty() && runner.id.starts_with(word)) || runner.machine_id.as_deref() == Some(word)
 }

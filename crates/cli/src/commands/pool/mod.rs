@@ -8,7 +8,6 @@ mod machine;
 mod scale;
 mod set;
 pub(super) mod show;
-mod when;
 
 use baton::proto::{NAMESPACE_DEFAULT, PAGE_MAX};
 use baton::{Client, ClientError};
@@ -18,7 +17,7 @@ use clap::{Args, Subcommand};
 use super::flags;
 use super::patience::until_answered;
 use crate::exit::Exit;
-use crate::output::{Format, print_line};
+use crate::output::{Format, Listing, print_line};
 
 #[derive(Subcommand)]
 pub enum PoolCommand {
@@ -36,19 +35,19 @@ not there is refused.
 
 Options (--option NAME=VALUE) of every pool:
   agent.register_hook, agent.deregister_hook   the hooks; the flags of the same names set them
-  agent.hook_directory     where hooks like ./register are; unless given, where the agent was started: with the provider
-                           local that is where the server was started
-  agent.hook_timeout       how long a hook may take; 2m unless given
+  agent.hook_directory     where hooks like ./register are [default: where the agent was started; with the provider local
+                           that is where the server was started]
+  agent.hook_timeout       how long a hook may take [default: 2m]
   agent.end_with           how a machine ends itself: exit (the agent), shutdown, or a shell command. Never shutdown with
                            the provider local: that is the machine of the server
-  agent.overtime           how long after its run's deadline it ends itself; 1m unless given
-  agent.unreachable        how long without a server before it ends itself; pool_abandon_ms of the server unless given
+  agent.overtime           how long after its run's deadline it ends itself [default: 1m]
+  agent.unreachable        how long without a server before it ends itself [default: pool_abandon_ms of the server]
   agent.work_directory     where runs work
-  agent.github_runner      where GitHub's runner is; /opt/actions-runner unless given
+  agent.github_runner      where GitHub's runner is [default: /opt/actions-runner]
   github.repository        owner/name: machines become runners of that repository while they are claimed
   github.organization      the same for an organization
   github.runner_group_id   their group there
-  github.registration      jit or token; jit unless given
+  github.registration      jit or token [default: jit]
 of the provider command: script, a file in pool_command_directory (a setting of the server, which has to be there when it
 starts); of the provider ec2: see docs/pool_providers.md.")]
     Create(create::CreateArgs),
@@ -56,35 +55,38 @@ starts); of the provider ec2: see docs/pool_providers.md.")]
     #[command(
         visible_alias = "ls",
         after_help = "Examples:
-  baton pool list
+  baton pool list --watch
   baton pool list --namespace mobile --json
 
 With --json: {\"pools\": [...], \"next_cursor\": \"...\"}, the latter when there are more."
     )]
     List(ListArgs),
     /// Show a pool and its machines.
-    #[command(after_help = "Examples:
-  baton pool show linux
-  baton pool show linux --json     without the machines: those are listed by `baton pool runners`")]
-    Show(OneArgs),
+    #[command(
+        alias = "show",
+        after_help = "Examples:
+  baton pool get linux
+  baton pool get linux --json     without the machines: those are listed by `baton pool runners`"
+    )]
+    Get(OneArgs),
     /// List the machines of a pool.
     #[command(after_help = "Examples:
   baton pool runners linux
   baton pool runners linux --state terminating --json
 
-States: creating, idle, claimed, running, releasing, terminating, gone. The table shows the beginning of each runner's
-identifier, which `baton pool runner` and `baton pool end` take; --json has all of it. UNTIL is when the server gives the
+States: creating, idle, claimed, running, releasing, terminating, gone. The table shows the end of each runner's
+id, which `baton pool runner` and `baton pool end` take; `-o wide` shows all of it. UNTIL is when the server gives the
 machine up in this state, SEEN its last heartbeat, BECAUSE why it was ended and what its hooks or its provider said.
 With --json: {\"runners\": [...], \"next_cursor\": \"...\"}, the latter when there are more.")]
     Runners(RunnersArgs),
     /// Show one machine, with what became of it.
     #[command(after_help = "Examples:
-  baton pool runner linux 6f1c2a90
+  baton pool runner linux 4f2a90
   baton pool runner linux i-0123456789abcdef0 --json     by the provider's name for it")]
     Runner(machine::MachineArgs),
     /// End a machine, whatever it does: one that is in use is taken from its run.
     #[command(after_help = "Examples:
-  baton pool end linux 6f1c2a90
+  baton pool end linux 4f2a90
   baton pool end linux i-0123456789abcdef0 --json
 
 The pool gets another one if it needs it. Again does no harm.")]
@@ -195,7 +197,7 @@ pub struct ListArgs {
     #[arg(long)]
     cursor: Option<String>,
     #[command(flatten)]
-    format: Format,
+    listing: Listing,
 }
 
 #[derive(Args)]
@@ -212,7 +214,7 @@ pub struct RunnersArgs {
     #[arg(long)]
     cursor: Option<String>,
     #[command(flatten)]
-    format: Format,
+    listing: Listing,
 }
 
 #[derive(Args)]
@@ -239,19 +241,21 @@ pub async fn execute(client: &Client, command: PoolCommand) -> Result<(), Exit> 
     match command {
         PoolCommand::Create(args) => create::create(client, args).await?,
         PoolCommand::List(args) => {
-            let page = client.pools(args.namespace.as_deref(), Some(args.limit), args.cursor.as_deref()).await;
-            args.format.print(&page.map_err(flags::POOL_LIST.explain())?, show::pools);
+            let (namespace, cursor) = (args.namespace.as_deref(), args.cursor.as_deref());
+            let ask = async || client.pools(namespace, Some(args.limit), cursor).await;
+            args.listing.show(ask, flags::POOL_LIST.explain(), show::pools).await?;
         }
-        PoolCommand::Show(OneArgs { name: NameArgs { pool, namespace }, format }) => {
-            format.print(&client.pool(&namespace, &pool).await?, show::pool);
-            if !format.json {
+        PoolCommand::Get(OneArgs { name: NameArgs { pool, namespace }, format }) => {
+            format.show(&client.pool(&namespace, &pool).await?, show::pool);
+            if !format.is_json() {
                 let page = client.pool_runners(&namespace, &pool, None, Some(PAGE_MAX), None).await?;
-                print_line(format!("\n{}", show::runners(&page)));
+                print_line("\n");
+                format.list(&page, show::runners);
             }
         }
-        PoolCommand::Runners(RunnersArgs { name: NameArgs { pool, namespace }, state, limit, cursor, format }) => {
-            let page = client.pool_runners(&namespace, &pool, state, Some(limit), cursor.as_deref()).await;
-            format.print(&page.map_err(flags::POOL_RUNNERS.explain())?, show::runners);
+        PoolCommand::Runners(RunnersArgs { name: NameArgs { pool, namespace }, state, limit, cursor, listing }) => {
+            let ask = async || client.pool_runners(&namespace, &pool, state, Some(limit), cursor.as_deref()).await;
+            listing.show(ask, flags::POOL_RUNNERS.explain(), show::runners).await?;
         }
         PoolCommand::Runner(args) => machine::show(client, args).await?,
         PoolCommand::End(args) => machine::end(client, args).await?,
@@ -264,7 +268,7 @@ pub async fn execute(client: &Client, command: PoolCommand) -> Result<(), Exit> 
                 false => client.delete_pool(&namespace, &pool).await?,
             };
             // The pool may be gone by now: then nobody has its machines.
-            let machines = match format.json {
+            let machines = match format.is_json() {
                 true => None,
                 false => client.pool_runners(&namespace, &pool, None, Some(PAGE_MAX), None).await.ok(),
             };

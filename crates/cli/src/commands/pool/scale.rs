@@ -71,7 +71,7 @@ pub async fn scale(client: &Client, args: ScaleArgs) -> Result<(), Exit> {
         return Err(Exit::usage("nothing is to be changed: say what, for example --min-idle 4"));
     }
     let changed = set::apply(client, &namespace, &pool, &flags::POOL_SCALE, |_| Ok(change.clone())).await?;
-    format.print(&changed, show::changed);
+    format.show(&changed, show::changed);
     Ok(())
 }
 

@@ -101,7 +101,7 @@ pub async fn set(client: &Client, args: SetArgs) -> Result<(), Exit> {
         }
         Ok(ChangePool { options: options.of(seen)?, ..plain.clone() })
     });
-    format.print(&changed.await?, show::changed);
+    format.show(&changed.await?, show::changed);
     Ok(())
 }
 

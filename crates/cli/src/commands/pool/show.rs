@@ -5,12 +5,9 @@ use std::collections::BTreeSet;
 use baton::proto::{ClaimView, PoolPage, PoolView, RunnerPage, RunnerView};
 use baton_core::pools::{Cause, ClaimState, RunnerState};
 
-use super::when::Now;
 use crate::duration;
-use crate::output::{Table, or_dash};
+use crate::output::{Column, Look, Table, or_dash};
 
-/// So much of a runner's identifier is shown in tables; every command takes it back.
-const ID_CHARACTERS: usize = 8;
 /// States of machines that a run has, or has not given back wholly.
 const IN_USE: [RunnerState; 3] = [RunnerState::Claimed, RunnerState::Running, RunnerState::Releasing];
 
@@ -19,21 +16,21 @@ fn number(pool: &PoolView, state: RunnerState) -> u64 {
 }
 
 /// A list of pools.
-pub(super) fn pools(page: &PoolPage) -> String {
-    let headings = [
-        "namespace",
-        "pool",
-        "provider",
-        "idle",
-        "min idle",
-        "creating",
-        "in use",
-        "ending",
-        "max size",
-        "waiting",
-        "note",
-    ];
-    let mut table = Table::new(&headings);
+pub(super) fn pools(page: &PoolPage, look: Look) -> Table {
+    let mut table = Table::of([
+        Column::namespace(page.pools.iter().map(|pool| pool.namespace.as_str())),
+        Column::key("pool"),
+        Column::name("provider"),
+        Column::number("idle"),
+        Column::number("min"),
+        Column::number("creating"),
+        Column::number("used"),
+        Column::number("ending"),
+        Column::number("max"),
+        Column::number("waiting"),
+        Column::age("age").extra(),
+        Column::text("note"),
+    ]);
     for pool in &page.pools {
         table.row([
             pool.namespace.clone(),
@@ -46,13 +43,11 @@ pub(super) fn pools(page: &PoolPage) -> String {
             number(pool, RunnerState::Terminating).to_string(),
             pool.max_size.to_string(),
             pool.waiting_claims.to_string(),
+            look.age(pool.created_at),
             note(pool).unwrap_or_default(),
         ]);
     }
-    match &page.next_cursor {
-        Some(cursor) => format!("{table}\nThere may be more: --cursor '{cursor}'"),
-        None => table.to_string(),
-    }
+    table
 }
 
 /// What is not as it should be.
@@ -90,7 +85,7 @@ pub(super) fn cause_and_gist(cause: Option<Cause>, detail: &str) -> String {
 }
 
 /// One pool with everything that is known of it.
-pub(super) fn pool(pool: &PoolView) -> String {
+pub(super) fn pool(pool: &PoolView, look: Look) -> String {
     let mut table = Table::plain();
     table.field("pool", Some(&pool.name));
     table.field("namespace", Some(&pool.namespace));
@@ -111,12 +106,12 @@ pub(super) fn pool(pool: &PoolView) -> String {
     table.field("max size", Some(pool.max_size));
     table.field("idle for", Some(duration::show(pool.idle_ms)));
     table.field("longest runtime", Some(duration::show(pool.runtime_ms)));
-    table.field("created", Some(pool.created_at));
+    table.field("created", Some(look.moment(pool.created_at)));
     let states = RunnerState::ALL.into_iter().filter(|state| number(pool, *state) > 0);
     let states: Vec<String> = states.map(|state| format!("{} {}", number(pool, state), state.as_str())).collect();
     table.field("now", Some(if states.is_empty() { "no machines".into() } else { states.join(", ") }));
     table.field("waiting claims", Some(pool.waiting_claims));
-    table.field("no machine before", pool.create_after);
+    table.field("no machine before", pool.create_after.map(|at| look.moment(at)));
     if let Some(numbers) = &pool.statistics {
         table.field("handed over", Some(format!("{} warm, {} cold", numbers.warm_hits, numbers.cold_hits)));
         let waits = numbers.wait_p50_ms.zip(numbers.wait_p99_ms);
@@ -128,7 +123,7 @@ pub(super) fn pool(pool: &PoolView) -> String {
             table.field("ended", Some(format!("{count} {cause}")));
         }
     }
-    table.to_string()
+    table.render(look)
 }
 
 /// How many are to be idle: unless a rule says otherwise, and now.
@@ -140,43 +135,48 @@ fn min_idle(pool: &PoolView) -> String {
 }
 
 /// A pool that somebody has changed, and what of it does not come at once.
-pub(super) fn changed(changed: &PoolView) -> String {
+pub(super) fn changed(changed: &PoolView, look: Look) -> String {
     let used: u64 = IN_USE.map(|state| number(changed, state)).iter().sum();
     let note = match used > u64::from(changed.max_size) {
         true => format!("\n{used} in use stay until they are given back"),
         false => String::new(),
     };
-    format!("{}{note}", pool(changed))
+    format!("{}{note}", pool(changed, look))
 }
 
 /// A list of machines.
-pub(super) fn runners(page: &RunnerPage) -> String {
-    runners_at(page, Now::read())
-}
-
-fn runners_at(page: &RunnerPage, now: Now) -> String {
-    let mut table = Table::new(&["runner", "machine", "type", "state", "since", "until", "run", "seen", "because"]);
+pub(super) fn runners(page: &RunnerPage, look: Look) -> Table {
+    let mut table = Table::of([
+        Column::id("runner"),
+        Column::name("machine"),
+        Column::name("type"),
+        Column::state("state"),
+        Column::age("since"),
+        Column::age("until"),
+        Column::name("run"),
+        Column::number("uses").extra(),
+        Column::age("seen"),
+        Column::text("because"),
+    ]);
     for runner in &page.runners {
         table.row([
-            runner.id.chars().take(ID_CHARACTERS).collect(),
+            look.id(&runner.id),
             or_dash(runner.machine_id.as_ref()),
             or_dash(Some(&runner.kind).filter(|kind| !kind.is_empty())),
             runner.state.as_str().to_owned(),
-            now.age(runner.since),
-            or_dash(runner.deadline.map(|deadline| now.ahead(deadline))),
+            look.age(runner.since),
+            or_dash(runner.deadline.map(|deadline| look.now.ahead(deadline))),
             or_dash(runner.run_id.as_ref()),
-            or_dash(runner.seen_at.map(|seen_at| now.age(seen_at))),
+            runner.uses.to_string(),
+            or_dash(runner.seen_at.map(|seen_at| look.age(seen_at))),
             cause_and_gist(runner.cause, &runner.detail),
         ]);
     }
-    match &page.next_cursor {
-        Some(cursor) => format!("{table}\nThere may be more: --cursor '{cursor}'"),
-        None => table.to_string(),
-    }
+    table
 }
 
 /// One machine, with what became of it.
-pub(super) fn runner(runner: &RunnerView) -> String {
+pub(super) fn runner(runner: &RunnerView, look: Look) -> String {
     let mut table = Table::plain();
     table.field("runner", Some(&runner.id));
     table.field("pool", Some(&runner.pool));
@@ -186,26 +186,33 @@ pub(super) fn runner(runner: &RunnerView) -> String {
     let cores = if runner.cpu == 1 { "core" } else { "cores" };
     table.field("size", Some(format!("{} {cores}, {} MiB, {}", runner.cpu, runner.memory_mib, runner.usage.as_str())));
     table.field("state", Some(runner.state.as_str()));
-    table.field("since", Some(runner.since));
-    table.field("until", runner.deadline);
+    table.field("since", Some(look.moment(runner.since)));
+    table.field("until", runner.deadline.map(|at| look.moment(at)));
     table.field("run", runner.run_id.as_ref());
     table.field("uses", Some(runner.uses));
-    table.field("ordered", Some(runner.ordered_at));
-    table.field("seen", runner.seen_at);
+    table.field("ordered", Some(look.moment(runner.ordered_at)));
+    table.field("seen", runner.seen_at.map(|at| look.moment(at)));
     let why = because(runner.cause.map(|cause| cause.as_str()), &runner.detail);
     for (place, line) in why.lines().enumerate() {
         table.field(if place == 0 { "because" } else { "" }, Some(line));
     }
-    let mut moves = Table::new(&["at", "from", "to", "because"]);
+    let mut moves = Table::of([
+        Column::age("age"),
+        Column::name("at").extra(),
+        Column::state("from"),
+        Column::state("to"),
+        Column::text("because"),
+    ]);
     for moved in &runner.moves {
         moves.row([
+            look.age(moved.at),
             moved.at.to_string(),
             or_dash(moved.from.map(RunnerState::as_str)),
             moved.to.as_str().to_owned(),
             cause_and_gist(moved.cause, &moved.detail),
         ]);
     }
-    format!("{table}\n{moves}")
+    format!("{}\n{}", table.render(look), moves.render(look))
 }
 
 /// A machine that somebody wanted to end.
@@ -280,7 +287,7 @@ mod tests {
 
     fn machine(state: RunnerState, run_id: Option<&str>) -> RunnerView {
         RunnerView {
-            id: "6f1c2a90-0000-4000-8000-000000000000".into(),
+            id: "6f1c2a90-0000-4000-8000-000000cafe17".into(),
             pool: "linux".into(),
             namespace: "default".into(),
             state,
@@ -304,10 +311,11 @@ mod tests {
     #[test]
     fn rows_of_machines_fit_a_terminal() {
         let runners = vec![machine(RunnerState::Terminating, Some("ci-1234567"))];
-        let shown = runners_at(&RunnerPage { runners, next_cursor: None }, Now::at(100_000));
-        assert!(shown.lines().all(|line| line.len() <= 120), "{shown}");
+        let look = Look::test(80, 100_000);
+        let shown = super::runners(&RunnerPage { runners, next_cursor: None }, look).render(look);
+        assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
         let row = shown.lines().nth(1).unwrap();
-        assert!(row.starts_with("6f1c2a90  5e1d0c7b-8a6f2a90-"), "{row}");
+        assert!(row.starts_with("cafe17  5e1d") && row.contains('…'), "{row}");
         assert!(["  1m  ", "  in 5m  ", "  3s"].iter().all(|words| row.contains(words)), "{row}");
     }
 
@@ -315,10 +323,11 @@ mod tests {
     fn a_machine_is_shown_with_its_whole_identifier_and_every_word() {
         let detail = "exit status: 7\nfirst\nlast".into();
         let ended = RunnerView { cause: Some(Cause::RegisterFailed), detail, ..machine(RunnerState::Gone, None) };
-        let shown = runner(&ended);
-        let words = ["6f1c2a90-0000-4000-8000-000000000000", "register_failed: exit status: 7", "first", "AT"];
+        let look = Look::test(80, 0);
+        let shown = runner(&ended, look);
+        let words = ["6f1c2a90-0000-4000-8000-000000cafe17", "register_failed: exit status: 7", "first", "BECAUSE"];
         assert!(words.iter().all(|words| shown.contains(words)), "{shown}");
-        let listed = runners_at(&RunnerPage { runners: vec![ended], next_cursor: None }, Now::at(0));
+        let listed = runners(&RunnerPage { runners: vec![ended], next_cursor: None }, look).render(look.wide());
         assert!(listed.contains("register_failed: exit status: 7: last"), "{listed}");
     }
 
@@ -344,8 +353,8 @@ mod tests {
     #[test]
     fn whoever_makes_a_pool_smaller_is_told_what_stays() {
         let with = |number: u64| sample(serde_json::json!({"max_size": 4, "runners": {"running": number, "idle": 3}}));
-        assert!(changed(&with(5)).ends_with("\n5 in use stay until they are given back"));
-        assert!(!changed(&with(4)).contains("in use"));
+        assert!(changed(&with(5), Look::test(80, 0)).ends_with("\n5 in use stay until they are given back"));
+        assert!(!changed(&with(4), Look::test(80, 0)).contains("in use"));
     }
 
     #[test]

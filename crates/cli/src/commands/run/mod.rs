@@ -9,10 +9,10 @@ use baton::{Client, RunFilter};
 use baton_core::State;
 use clap::{Args, Subcommand};
 
-use crate::commands::flags;
 use crate::commands::patience::until_answered;
+use crate::commands::{flags, ids};
 use crate::exit::Exit;
-use crate::output::{Format, print_line};
+use crate::output::{Format, Listing, print_line};
 
 #[derive(Subcommand)]
 pub enum RunCommand {
@@ -27,48 +27,57 @@ pub enum RunCommand {
     #[command(
         visible_alias = "ls",
         after_help = "Examples:
-  baton run list --state failed
-  baton run list --queue mac --limit 200 --json"
+  baton run list --state failed,cancelled
+  baton run list --queue mac --watch
+  baton run list --queue mac --limit 200 -o jsonl"
     )]
     List(ListArgs),
     /// Show a run with its input and output.
     #[command(after_help = "Examples:
-  baton run get 0198c1f2-...
-  baton run get 0198c1f2-... --json")]
+  baton run get e9d1aa        the end of its id, as lists show it
+  baton run get 0198c1f2-0c2b-7000-8000-5a0c2be9d1aa --json")]
     Get(OneArgs),
     /// Show what happened to a run.
     #[command(after_help = "Examples:
-  baton run history 0198c1f2-...
-  baton run history 0198c1f2-... --json")]
-    History(OneArgs),
+  baton run history e9d1aa
+  baton run history e9d1aa --json")]
+    History(HistoryArgs),
     /// Cancel a run: at once, or by telling the worker that holds it.
     #[command(after_help = "Examples:
-  baton run cancel 0198c1f2-...
+  baton run cancel e9d1aa
 
 A worker that holds the run is told to stop and has a grace time for it; `baton run get` says until
 when.")]
     Cancel(OneArgs),
     /// Submit a run again that has ended.
     #[command(after_help = "Examples:
-  baton run retry 0198c1f2-...      prints the identifier of the new run")]
+  baton run retry e9d1aa      prints the identifier of the new run")]
     Retry(OneArgs),
     /// Say why a run is where it is.
     #[command(after_help = "Examples:
-  baton run explain 0198c1f2-...    why is it not running yet? who holds it, and until when?")]
+  baton run explain e9d1aa    why is it not running yet? who holds it, and until when?")]
     Explain(OneArgs),
     /// Follow a run to its end, or a queue until interrupted.
     #[command(after_help = "Examples:
-  baton run watch 0198c1f2-...      ends with 0 when the run completes, with 1 when it does not
+  baton run watch e9d1aa      ends with 0 when the run completes, with 1 when it does not
   baton run watch --queue builds")]
     Watch(WatchArgs),
 }
 
 #[derive(Args)]
 pub struct OneArgs {
-    /// The run.
+    /// The run: its id, or the end of it.
     id: String,
     #[command(flatten)]
     format: Format,
+}
+
+#[derive(Args)]
+pub struct HistoryArgs {
+    /// The run: its id, or the end of it.
+    id: String,
+    #[command(flatten)]
+    listing: Listing,
 }
 
 #[derive(Args)]
@@ -82,10 +91,10 @@ pub struct ListArgs {
     /// Of this type.
     #[arg(long = "type", short = 't', value_name = "TYPE")]
     kind: Option<String>,
-    /// In this state.
-    #[arg(long, short, value_parser = parse_state)]
-    state: Option<State>,
-    /// Held by this worker, now or at their end.
+    /// In this state, or in one of these: pending,running.
+    #[arg(long, short, value_parser = parse_state, value_delimiter = ',')]
+    state: Vec<State>,
+    /// Held by this worker, now or at their end; its id, or the end of it.
     #[arg(long, value_name = "ID")]
     worker: Option<String>,
     /// With this key.
@@ -101,12 +110,12 @@ pub struct ListArgs {
     #[arg(long)]
     total: bool,
     #[command(flatten)]
-    format: Format,
+    listing: Listing,
 }
 
 #[derive(Args)]
 pub struct WatchArgs {
-    /// The run.
+    /// The run: its id, or the end of it.
     #[arg(required_unless_present = "queue")]
     id: Option<String>,
     /// A queue instead of a run.
@@ -126,19 +135,27 @@ pub async fn execute(client: &Client, command: RunCommand) -> Result<(), Exit> {
     match command {
         RunCommand::Submit(args) => submit::submit(client, args).await?,
         RunCommand::List(args) => list(client, args).await?,
-        RunCommand::Get(OneArgs { id, format }) => format.print(&client.run(&id).await?, show::run),
-        RunCommand::History(OneArgs { id, format }) => format.print(&client.history(&id).await?, show::history),
+        RunCommand::Get(OneArgs { id, format }) => {
+            format.show(&client.run(&ids::run(client, id).await?).await?, show::run);
+        }
+        RunCommand::History(HistoryArgs { id, listing }) => {
+            let id = ids::run(client, id).await?;
+            listing.show(async || client.history(&id).await, Exit::from, show::history).await?;
+        }
         RunCommand::Cancel(OneArgs { id, format }) => {
+            let id = ids::run(client, id).await?;
             let cancelled = until_answered(async || client.cancel(&id).await).await?;
             format.print(&cancelled, |run| {
                 let note = if run.cancelling { " (its worker has been told to stop)" } else { "" };
                 format!("{} {}{note}", run.id, run.state.as_str())
             });
         }
-        RunCommand::Retry(OneArgs { id, format }) => format.print(&client.retry(&id).await?, |run| run.id.clone()),
-        RunCommand::Explain(OneArgs { id, format }) => explain(client, &id, format).await?,
+        RunCommand::Retry(OneArgs { id, format }) => {
+            format.print(&client.retry(&ids::run(client, id).await?).await?, |run| run.id.clone());
+        }
+        RunCommand::Explain(OneArgs { id, format }) => explain(client, &ids::run(client, id).await?, format).await?,
         RunCommand::Watch(args) => match (args.id, args.queue) {
-            (Some(id), _) => watch::run(client, &id).await?,
+            (Some(id), _) => watch::run(client, &ids::run(client, id).await?).await?,
             (None, Some(queue)) => watch::queue(client, &args.namespace, &queue).await?,
             (None, None) => return Err(Exit::usage("a run or --queue is wanted")),
         },
@@ -148,36 +165,39 @@ pub async fn execute(client: &Client, command: RunCommand) -> Result<(), Exit> {
 
 /// Says why a run is where it is.
 pub async fn explain(client: &Client, id: &str, format: Format) -> Result<(), Exit> {
-    format.print(&client.explain(id).await?, show::explanation);
+    format.show(&client.explain(id).await?, show::explanation);
     Ok(())
 }
 
 async fn list(client: &Client, args: ListArgs) -> Result<(), Exit> {
+    let worker = match args.worker {
+        Some(worker) => Some(ids::worker(client, worker).await?),
+        None => None,
+    };
     let filter = RunFilter {
         namespace: args.namespace,
         queue: args.queue,
         kind: args.kind,
-        state: args.state,
-        worker: args.worker,
+        states: args.state,
+        worker,
         key: args.key,
         limit: Some(args.limit),
         cursor: args.cursor,
         total: args.total,
         ..RunFilter::default()
     };
-    args.format.print(&client.runs(&filter).await.map_err(flags::RUN_LIST.explain())?, show::page);
-    Ok(())
+    args.listing.show(async || client.runs(&filter).await, flags::RUN_LIST.explain(), show::page).await
 }
 
 /// Prints what came out of a run that has ended, and ends with 1 unless it completed.
 fn finish(run: &RunView, format: Format) -> Result<(), Exit> {
-    if format.json {
-        format.print(run, show::run);
+    if format.is_json() {
+        format.show(run, show::run);
     } else if let Some(output) = &run.output {
         print_line(output.get());
     }
     if run.state == State::Completed {
         return Ok(());
     }
-    if format.json { Err(Exit::failed_silently()) } else { Err(Exit::failed(show::end(run))) }
+    if format.is_json() { Err(Exit::failed_silently()) } else { Err(Exit::failed(show::end(run))) }
 }

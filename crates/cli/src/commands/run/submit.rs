@@ -10,8 +10,9 @@ use clap::Args;
 use serde_json::value::RawValue;
 
 use super::finish;
+use crate::commands::explained::until_ended_explained;
 use crate::commands::flags;
-use crate::commands::patience::{WAIT, until_ended};
+use crate::commands::patience::WAIT;
 use crate::duration;
 use crate::exit::Exit;
 use crate::output::Format;
@@ -48,7 +49,7 @@ pub struct SubmitArgs {
     /// The same key again gives the same run.
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
-    /// Attempts in all; 3 unless given.
+    /// Attempts in all. [default: 3]
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
     /// How long one attempt may take.
@@ -84,7 +85,8 @@ pub async fn submit(client: &Client, args: SubmitArgs) -> Result<(), Exit> {
     }
     eprintln!("{}", submitted.id);
     let ask = async || client.wait_for_run(&submitted.id, WAIT).await;
-    finish(&until_ended(ask, |run| run.state.is_ended()).await?, args.format)
+    let ended = until_ended_explained(client, &submitted.id, ask, |run| run.state.is_ended()).await?;
+    finish(&ended, args.format)
 }
 
 pub(crate) fn read_input(input: &str) -> Result<Box<RawValue>, Exit> {

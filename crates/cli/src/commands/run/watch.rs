@@ -75,7 +75,7 @@ pub async fn run(client: &Client, id: &str) -> Result<(), Exit> {
         run = client.wait_for_run(id, LOOK).await?;
     }
     screen.close();
-    finish(&run, Format { json: false })
+    finish(&run, Format::default())
 }
 
 fn status(run: &RunView) -> String {

@@ -22,7 +22,7 @@ pub struct CreateArgs {
     /// When it fires.
     #[arg(long, value_name = "RULE")]
     cron: String,
-    /// An IANA time zone; UTC unless given.
+    /// An IANA time zone. [default: UTC]
     #[arg(long, value_name = "ZONE")]
     time_zone: Option<String>,
     /// What kind of work it starts.
@@ -40,7 +40,7 @@ pub struct CreateArgs {
     /// Each run is late by chance, at most this much.
     #[arg(long, value_name = "SPAN", value_parser = duration::parse)]
     jitter: Option<Duration>,
-    /// Most fires made up for after a downtime; 100 unless given.
+    /// Most fires made up for after a downtime. [default: 100]
     #[arg(long, value_name = "N")]
     max_catchup: Option<u32>,
     /// While the run before lives: allow, skip, buffer-one or cancel-previous.
@@ -55,7 +55,7 @@ pub struct CreateArgs {
     /// It is a workflow: tried once unless told otherwise, and it may clean up when it is cancelled.
     #[arg(long)]
     workflow: bool,
-    /// Attempts in all; 3 unless given, 1 for a workflow.
+    /// Attempts in all. [default: 3; 1 for a workflow]
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
     /// How long one attempt may take.
@@ -109,6 +109,6 @@ pub async fn create(client: &Client, args: CreateArgs) -> Result<(), Exit> {
         note: args.note,
     };
     let made = client.create_schedule(&schedule).await.map_err(flags::SCHEDULE_CREATE.explain())?;
-    args.format.print(&made, show::one);
+    args.format.show(&made, show::one);
     Ok(())
 }

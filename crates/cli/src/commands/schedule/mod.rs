@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use super::flags;
 use crate::connection::Connection;
 use crate::exit::Exit;
-use crate::output::{Format, print_line};
+use crate::output::{Format, Listing, print_line};
 
 /// Fires that are shown unless somebody asks for more.
 const NEXT_DEFAULT: usize = 10;
@@ -33,7 +33,7 @@ Fields: [second] minute hour day-of-month month day-of-week [year]. Names, range
     #[command(
         visible_alias = "ls",
         after_help = "Examples:
-  baton schedule list
+  baton schedule list --watch
   baton schedule list --namespace mobile --json"
     )]
     List(ListArgs),
@@ -116,7 +116,7 @@ pub struct ListArgs {
     #[arg(long)]
     cursor: Option<String>,
     #[command(flatten)]
-    format: Format,
+    listing: Listing,
 }
 
 #[derive(Args)]
@@ -152,13 +152,15 @@ pub struct BackfillArgs {
 #[derive(Args)]
 pub struct RunsArgs {
     #[command(flatten)]
-    one: OneArgs,
+    name: NameArgs,
     /// At most this many.
     #[arg(long, default_value_t = 50)]
     limit: usize,
     /// Go on where a list ended.
     #[arg(long)]
     cursor: Option<String>,
+    #[command(flatten)]
+    listing: Listing,
 }
 
 #[derive(Args)]
@@ -190,7 +192,7 @@ pub async fn execute(connection: &Connection, command: ScheduleCommand) -> Resul
             let cron = Cron::parse(&rule, &time_zone).map_err(|error| Exit::usage(error.to_string()))?;
             let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
             let fires = cron.upcoming(since.as_millis() as i64, count).into_iter().map(Time).collect();
-            format.print(&NextFires { fires }, show::next);
+            format.list(&NextFires { fires }, show::next);
             Ok(())
         }
         other => ask(&connection.client()?, other).await,
@@ -202,18 +204,19 @@ async fn ask(client: &Client, command: ScheduleCommand) -> Result<(), Exit> {
         ScheduleCommand::Create(args) => create::create(client, args).await?,
         ScheduleCommand::Update(args) => update::update(client, args).await?,
         ScheduleCommand::List(args) => {
-            let page = client.schedules(args.namespace.as_deref(), Some(args.limit), args.cursor.as_deref()).await;
-            args.format.print(&page.map_err(flags::SCHEDULE_LIST.explain())?, show::page);
+            let (namespace, cursor) = (args.namespace.as_deref(), args.cursor.as_deref());
+            let ask = async || client.schedules(namespace, Some(args.limit), cursor).await;
+            args.listing.show(ask, flags::SCHEDULE_LIST.explain(), show::page).await?;
         }
         ScheduleCommand::Get(OneArgs { name, format }) => {
-            format.print(&client.schedule(&name.namespace, &name.id).await?, show::one);
+            format.show(&client.schedule(&name.namespace, &name.id).await?, show::one);
         }
         ScheduleCommand::Pause(PauseArgs { one: OneArgs { name, format }, note }) => {
             let pause = PauseSchedule { note };
-            format.print(&client.pause_schedule(&name.namespace, &name.id, &pause).await?, show::one);
+            format.show(&client.pause_schedule(&name.namespace, &name.id, &pause).await?, show::one);
         }
         ScheduleCommand::Resume(OneArgs { name, format }) => {
-            format.print(&client.resume_schedule(&name.namespace, &name.id).await?, show::one);
+            format.show(&client.resume_schedule(&name.namespace, &name.id).await?, show::one);
         }
         ScheduleCommand::Trigger(TriggerArgs { one: OneArgs { name, format }, idempotency_key }) => {
             let trigger = TriggerSchedule { idempotency_key };
@@ -231,14 +234,14 @@ async fn ask(client: &Client, command: ScheduleCommand) -> Result<(), Exit> {
             client.delete_schedule(&name.namespace, &name.id).await?;
             print_line(format!("{} is deleted; its runs stay", name.id));
         }
-        ScheduleCommand::Runs(RunsArgs { one: OneArgs { name, format }, limit, cursor }) => {
-            let fires = client.schedule_runs(&name.namespace, &name.id, Some(limit), cursor.as_deref()).await;
-            format.print(&fires.map_err(flags::SCHEDULE_RUNS.explain())?, show::fires);
+        ScheduleCommand::Runs(RunsArgs { name: NameArgs { id, namespace }, limit, cursor, listing }) => {
+            let ask = async || client.schedule_runs(&namespace, &id, Some(limit), cursor.as_deref()).await;
+            listing.show(ask, flags::SCHEDULE_RUNS.explain(), show::fires).await?;
         }
         ScheduleCommand::Next(args) => {
             let id = args.id.ok_or_else(|| Exit::usage("a schedule or --cron is wanted"))?;
             let next = client.next_fires(&args.namespace, &id, Some(args.count)).await;
-            args.format.print(&next.map_err(flags::SCHEDULE_NEXT.explain())?, show::next);
+            args.format.list(&next.map_err(flags::SCHEDULE_NEXT.explain())?, show::next);
             if client.schedule(&args.namespace, &id).await?.paused {
                 eprintln!("{id} is paused: none of these comes before `baton schedule resume {id}`");
             }

@@ -84,7 +84,7 @@ pub async fn update(client: &Client, args: UpdateArgs) -> Result<(), Exit> {
         return Err(Exit::usage("nothing is to be changed: say what, for example --cron"));
     }
     let changed = client.change_schedule(&name.namespace, &name.id, &change).await;
-    format.print(&changed.map_err(flags::SCHEDULE_UPDATE.explain())?, show::one);
+    format.show(&changed.map_err(flags::SCHEDULE_UPDATE.explain())?, show::one);
     Ok(())
 }
 

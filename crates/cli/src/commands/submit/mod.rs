@@ -18,7 +18,7 @@ use crate::commands::build::screen::{Bar, Screen};
 use crate::commands::build::text;
 use crate::commands::flags;
 use crate::exit::Exit;
-use crate::output::Format;
+use crate::output::JsonFlag;
 
 /// How often a submit is sent that got no answer. It has an idempotency key, so no build is made twice.
 const TRIES_MAX: u32 = 5;
@@ -26,7 +26,7 @@ const PAUSE_FIRST: Duration = Duration::from_millis(500);
 
 #[derive(Args)]
 pub struct SubmitArgs {
-    /// Directory to build; the current one unless given.
+    /// Directory to build. [default: the current one]
     #[arg(value_name = "DIR", conflicts_with = "git")]
     directory: Option<PathBuf>,
     /// What to build for: ios, android, ...
@@ -50,20 +50,20 @@ pub struct SubmitArgs {
     /// Branch, tag or commit of the repository.
     #[arg(long = "ref", value_name = "REF", id = "reference", requires = "git")]
     reference: Option<String>,
-    /// What the version built from the repository is called; the ref unless given.
+    /// What the version built from the repository is called. [default: the ref]
     #[arg(long, value_name = "VERSION", requires = "git")]
     version_name: Option<String>,
-    /// Makes a repeated submit harmless; a random one unless given.
+    /// Makes a repeated submit harmless. [default: a random one]
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
     /// Print the identifier and do not follow the build.
     #[arg(long, short)]
     detach: bool,
-    /// File or directory for what comes out; the file's own name, here, unless given.
+    /// File or directory for what comes out. [default: the file's own name, here]
     #[arg(long, short, value_name = "PATH", conflicts_with = "detach")]
     output: Option<PathBuf>,
     #[command(flatten)]
-    format: Format,
+    json: JsonFlag,
 }
 
 /// Submits a build, follows it, fetches its file, and ends as the build did.
@@ -94,11 +94,11 @@ pub async fn submit(client: &Client, args: SubmitArgs) -> Result<(), Exit> {
     if args.detach {
         return Ok(());
     }
-    let screen = Screen::new(args.format.json);
+    let screen = Screen::new(args.json.format().is_json());
     let followed = follow(client, &id, &screen).await?;
     drop(screen);
     match followed {
-        Followed::Ended(build) => finish::finish(client, &build, args.output.as_deref(), args.format).await,
+        Followed::Ended(build) => finish::finish(client, &build, args.output.as_deref(), args.json.format()).await,
         Followed::Detached => finish::detached(&id),
     }
 }
@@ -107,7 +107,7 @@ pub async fn submit(client: &Client, args: SubmitArgs) -> Result<(), Exit> {
 fn say<T: Serialize>(args: &SubmitArgs, submitted: &T, id: impl Fn(&T) -> &String) -> String {
     let id = id(submitted).clone();
     if args.detach {
-        args.format.print(submitted, |_| id.clone());
+        args.json.format().print(submitted, |_| id.clone());
     } else {
         eprintln!("-- submitted as {id}");
     }

@@ -10,9 +10,9 @@ use baton::proto::{WorkerPage, WorkerView};
 use baton::{Client, WorkerFilter};
 use clap::{Args, Subcommand};
 
-use crate::commands::flags;
+use crate::commands::{flags, ids};
 use crate::exit::Exit;
-use crate::output::{Format, Table};
+use crate::output::{Column, Format, Listing, Look, Table, or_dash};
 
 #[derive(Subcommand)]
 pub enum WorkerCommand {
@@ -20,21 +20,21 @@ pub enum WorkerCommand {
     #[command(
         visible_alias = "ls",
         after_help = "Examples:
-  baton worker list --status online
+  baton worker list --state online --watch
   baton worker list --queue mac --total --json"
     )]
     List(ListArgs),
     /// Show a worker.
     #[command(after_help = "Examples:
-  baton worker get 6f1c2f0e-...")]
+  baton worker get 4f0b8a      the end of its id, as lists show it")]
     Get(OneArgs),
     /// Ask a worker to take no new work, finish what it holds and go.
     #[command(after_help = "Examples:
-  baton worker drain 6f1c2f0e-...")]
+  baton worker drain 4f0b8a")]
     Drain(OneArgs),
     /// Take everything away from a worker, now.
     #[command(after_help = "Examples:
-  baton worker offline 6f1c2f0e-...    what it holds goes to others, and its reports are refused")]
+  baton worker offline 4f0b8a    what it holds goes to others, and its reports are refused")]
     Offline(OneArgs),
     /// Work on runs with a shell command.
     #[command(after_help = "For each run the command gets the run's input on its standard input, and BATON_RUN_ID,
@@ -72,7 +72,7 @@ Give the key as BATON_API_KEY, not as --api-key: everybody on this machine can r
 
 #[derive(Args)]
 pub struct OneArgs {
-    /// The worker.
+    /// The worker: its id, or the end of it.
     id: String,
     #[command(flatten)]
     format: Format,
@@ -83,9 +83,9 @@ pub struct ListArgs {
     /// In this namespace.
     #[arg(long, short)]
     namespace: Option<String>,
-    /// With this status.
-    #[arg(long, short, value_parser = ["ONLINE", "DRAINING", "OFFLINE"], ignore_case = true)]
-    status: Option<String>,
+    /// In this state.
+    #[arg(long, short, alias = "status", value_parser = ["online", "draining", "offline"], ignore_case = true)]
+    state: Option<String>,
     /// Serving this queue.
     #[arg(long, short)]
     queue: Option<String>,
@@ -99,7 +99,7 @@ pub struct ListArgs {
     #[arg(long)]
     total: bool,
     #[command(flatten)]
-    format: Format,
+    listing: Listing,
 }
 
 /// Carries out a command about workers.
@@ -108,34 +108,56 @@ pub async fn execute(client: &Client, command: WorkerCommand) -> Result<(), Exit
         WorkerCommand::List(args) => {
             let filter = WorkerFilter {
                 namespace: args.namespace,
-                status: args.status.map(|status| status.to_uppercase()),
+                status: args.state.map(|state| state.to_uppercase()),
                 queue: args.queue,
                 limit: Some(args.limit),
                 cursor: args.cursor,
                 total: args.total,
             };
-            args.format.print(&client.workers(&filter).await.map_err(flags::WORKER_LIST.explain())?, table);
+            let ask = async || client.workers(&filter).await;
+            args.listing.show(ask, flags::WORKER_LIST.explain(), table).await?;
         }
-        WorkerCommand::Get(OneArgs { id, format }) => format.print(&client.worker(&id).await?, one),
-        WorkerCommand::Drain(OneArgs { id, format }) => format.print(&client.drain(&id).await?, |worker| {
-            format!("{} {} ({} runs to finish)", worker.id, worker.status, worker.active)
-        }),
-        WorkerCommand::Offline(OneArgs { id, format }) => format.print(&client.force_offline(&id).await?, |gone| {
-            format!("{id} OFFLINE ({} runs given back)", gone.given_back)
-        }),
+        WorkerCommand::Get(OneArgs { id, format }) => {
+            format.show(&client.worker(&ids::worker(client, id).await?).await?, one);
+        }
+        WorkerCommand::Drain(OneArgs { id, format }) => {
+            format.print(&client.drain(&ids::worker(client, id).await?).await?, |worker| {
+                format!("{} {} ({} runs to finish)", worker.id, worker.status, worker.active)
+            });
+        }
+        WorkerCommand::Offline(OneArgs { id, format }) => {
+            let id = ids::worker(client, id).await?;
+            format.print(&client.force_offline(&id).await?, |gone| {
+                format!("{id} OFFLINE ({} runs given back)", gone.given_back)
+            });
+        }
         WorkerCommand::Run(args) => run::run(client, args).await?,
         WorkerCommand::Build(args) => build::build(client, args).await?,
     }
     Ok(())
 }
 
-fn table(page: &WorkerPage) -> String {
-    let headings = ["id", "name", "status", "queues", "types", "active", "completed", "failed", "host", "pid", "seen"];
-    let mut table = Table::new(&headings);
+fn table(page: &WorkerPage, look: Look) -> Table {
+    let mut table = Table::of([
+        Column::id("id"),
+        Column::name("name"),
+        Column::namespace(page.workers.iter().map(|worker| worker.namespace.as_str())),
+        Column::state("state"),
+        Column::text("queues"),
+        Column::text("types"),
+        Column::number("active"),
+        Column::number("completed").extra(),
+        Column::number("failed"),
+        Column::name("host").extra(),
+        Column::number("pid").extra(),
+        Column::name("version").extra(),
+        Column::age("seen"),
+    ]);
     for worker in &page.workers {
         table.row([
-            worker.id.clone(),
+            look.id(&worker.id),
             worker.name.clone(),
+            worker.namespace.clone(),
             worker.status.clone(),
             worker.queues.join(","),
             worker.types.join(","),
@@ -143,27 +165,21 @@ fn table(page: &WorkerPage) -> String {
             worker.completed.to_string(),
             worker.failed.to_string(),
             worker.hostname.clone(),
-            crate::output::or_dash(worker.pid),
-            worker.seen_at.to_string(),
+            or_dash(worker.pid),
+            or_dash(Some(&worker.version).filter(|version| !version.is_empty())),
+            look.age(worker.seen_at),
         ]);
     }
-    let mut text = table.to_string();
-    if let Some(total) = page.total {
-        text.push_str(&format!("\n{} of {total}\n", page.workers.len()));
-    }
-    if let Some(cursor) = &page.next_cursor {
-        text.push_str(&format!("\nmore: --cursor {cursor}\n"));
-    }
-    text
+    table
 }
 
-fn one(worker: &WorkerView) -> String {
+fn one(worker: &WorkerView, look: Look) -> String {
     let labels: Vec<String> = worker.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let mut table = Table::plain();
     table.field("id", Some(&worker.id));
     table.field("name", Some(&worker.name));
     table.field("namespace", Some(&worker.namespace));
-    table.field("status", Some(&worker.status));
+    table.field("state", Some(&worker.status));
     table.field("because", worker.status_reason.as_ref());
     table.field("queues", Some(worker.queues.join(", ")));
     table.field("types", Some(worker.types.join(", ")));
@@ -174,14 +190,14 @@ fn one(worker: &WorkerView) -> String {
     table.field("active", Some(format!("{} of {}", worker.active, worker.max_concurrent)));
     table.field("completed", Some(worker.completed));
     table.field("failed", Some(worker.failed));
-    table.field("registered", Some(worker.registered_at));
-    table.field("seen", Some(worker.seen_at));
-    table.field("lease until", Some(worker.lease_until));
+    table.field("registered", Some(look.moment(worker.registered_at)));
+    table.field("seen", Some(look.moment(worker.seen_at)));
+    table.field("lease until", Some(look.moment(worker.lease_until)));
     if let Some(health) = &worker.health {
         table.field("cpu", health.cpu.map(|share| format!("{:.0} %", share * 100.0)));
         table.field("memory", health.memory.map(|share| format!("{:.0} %", share * 100.0)));
         table.field("disk free", health.disk_free_bytes.map(|bytes| format!("{} MiB", bytes >> 20)));
     }
     table.field("no new work", worker.unfit.as_ref());
-    table.to_string()
+    table.render(look)
 }

@@ -31,7 +31,7 @@ pub struct RunArgs {
     /// Runs at once.
     #[arg(long, short, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     concurrency: u32,
-    /// Its name, which survives restarts; the host name unless given.
+    /// Its name, which survives restarts. [default: the host name]
     #[arg(long)]
     name: Option<String>,
     /// A label, as name=value. May be given several times.

@@ -5,11 +5,20 @@ use baton::{Client, ClientError, StepAttempt, StepKind, StepState, StepView};
 use serde::Serialize;
 
 use super::view;
+use crate::output::List;
 
 /// What happened to a workflow, oldest first.
 #[derive(Serialize)]
 pub struct History {
     pub events: Vec<Event>,
+}
+
+impl List for History {
+    type Entry = Event;
+
+    fn entries(&self) -> &[Event] {
+        &self.events
+    }
 }
 
 /// One thing that happened.

@@ -11,12 +11,13 @@ use baton::{Client, State, WorkflowHandle};
 use clap::{Args, Subcommand};
 use serde_json::value::RawValue;
 
-use super::flags;
-use super::patience::{WAIT, until_ended};
+use super::explained::until_ended_explained;
+use super::patience::WAIT;
 use super::run::{parse_state, submit::read_json};
+use super::{flags, ids};
 use crate::duration;
 use crate::exit::Exit;
-use crate::output::{Format, print_line};
+use crate::output::{Format, Listing, print_line};
 
 #[derive(Subcommand)]
 pub enum WorkflowCommand {
@@ -35,60 +36,61 @@ Prints the identifier of its run. The same idempotency key again gives the same 
         visible_alias = "ls",
         after_help = "Examples:
   baton workflow list --queue orders --state sleeping
+  baton workflow list --queue orders --watch
   baton workflow list --type process_order --limit 200 --json"
     )]
     List(ListArgs),
     /// Show a workflow with its input and output.
     #[command(after_help = "Examples:
-  baton workflow get 0198c1f2-...
-  baton workflow get 0198c1f2-... --json")]
+  baton workflow get e9d1aa
+  baton workflow get e9d1aa --json")]
     Get(OneArgs),
     /// Wait for the end of a workflow and print what it returned.
     #[command(after_help = "Examples:
-  baton workflow result 0198c1f2-...          ends with 1 when the workflow failed or was cancelled
-  baton workflow result 0198c1f2-... --json   all of the run instead of its output alone
+  baton workflow result e9d1aa          ends with 1 when the workflow failed or was cancelled
+  baton workflow result e9d1aa --json   all of the run instead of its output alone
 
 Follows a workflow that continues as a new run, and outlives a restart of the server.")]
     Result(OneArgs),
     /// Tell a workflow to clean up and end.
     #[command(after_help = "Examples:
-  baton workflow cancel 0198c1f2-...
-  baton workflow cancel 0198c1f2-... --grace 10m   time to clean up
-  baton workflow cancel 0198c1f2-... --grace 0s    at once, without cleaning up
+  baton workflow cancel e9d1aa
+  baton workflow cancel e9d1aa --grace 10m   time to clean up
+  baton workflow cancel e9d1aa --grace 0s    at once, without cleaning up
 
 A workflow that nobody has begun ends at once. Any other hears of it at the next thing it waits for.")]
     Cancel(CancelArgs),
     /// Send a workflow a signal.
     #[command(after_help = "Examples:
-  baton workflow signal 0198c1f2-... approved
-  baton workflow signal 0198c1f2-... approved --payload '{\"by\":\"Ada\"}'
-  baton workflow signal 0198c1f2-... approved --payload @who.json --idempotency-key approval-17
+  baton workflow signal e9d1aa approved
+  baton workflow signal e9d1aa approved --payload '{\"by\":\"Ada\"}'
+  baton workflow signal e9d1aa approved --payload @who.json --idempotency-key approval-17
 
 Each signal is taken once, in the order of sending. One that nobody waits for yet is kept.")]
     Signal(SignalArgs),
     /// Print what a workflow last published about itself.
     #[command(after_help = "Examples:
-  baton workflow query 0198c1f2-...   ends with 3 when there is nothing yet")]
+  baton workflow query e9d1aa   ends with 3 when there is nothing yet")]
     Query(RunArgs),
     /// Show what is remembered of a workflow, position by position.
     #[command(after_help = "Examples:
-  baton workflow steps 0198c1f2-...
-  baton workflow steps 0198c1f2-... --json   with the outputs; of large ones the size")]
-    Steps(OneArgs),
+  baton workflow steps e9d1aa
+  baton workflow steps e9d1aa --json   with the outputs; of large ones the size")]
+    Steps(ManyArgs),
     /// Show what happened to a workflow: leases, attempts of steps, sleeps, signals.
     #[command(after_help = "Examples:
-  baton workflow history 0198c1f2-...
-  baton workflow history 0198c1f2-... --json")]
-    History(OneArgs),
+  baton workflow history e9d1aa
+  baton workflow history e9d1aa --json")]
+    History(ManyArgs),
     /// Say why a workflow is where it is, and what it waits for.
     #[command(after_help = "Examples:
-  baton workflow explain 0198c1f2-...
-  baton workflow explain 0198c1f2-... --json")]
+  baton workflow explain e9d1aa
+  baton workflow explain e9d1aa --json")]
     Explain(OneArgs),
     /// Start a workflow again that has ended, as a new run.
     #[command(after_help = "Examples:
-  baton workflow retry 0198c1f2-...                goes on after the steps that were completed
-  baton workflow retry 0198c1f2-... --from-start   remembers nothing
+  baton workflow retry e9d1aa                goes on after the steps that were completed
+  baton workflow retry e9d1aa --from-start   remembers nothing
 
 Prints the identifier of the new run. A workflow whose steps were undone has to begin from the start.")]
     Retry(RetryArgs),
@@ -96,7 +98,7 @@ Prints the identifier of the new run. A workflow whose steps were undone has to 
 
 #[derive(Args)]
 pub struct RunArgs {
-    /// The run of the workflow.
+    /// The run of the workflow: its id, or the end of it.
     run: String,
 }
 
@@ -129,14 +131,22 @@ pub struct ListArgs {
     #[arg(long)]
     cursor: Option<String>,
     #[command(flatten)]
-    format: Format,
+    listing: Listing,
+}
+
+#[derive(Args)]
+pub struct ManyArgs {
+    #[command(flatten)]
+    run: RunArgs,
+    #[command(flatten)]
+    listing: Listing,
 }
 
 #[derive(Args)]
 pub struct CancelArgs {
     #[command(flatten)]
     one: OneArgs,
-    /// How long it may clean up; the server's setting unless given.
+    /// How long it may clean up. [default: the server's setting]
     #[arg(long, value_name = "SPAN", value_parser = duration::parse)]
     grace: Option<Duration>,
 }
@@ -171,35 +181,42 @@ pub async fn execute(client: &Client, command: WorkflowCommand) -> Result<(), Ex
         WorkflowCommand::Start(args) => start::start(client, args).await?,
         WorkflowCommand::List(args) => list(client, args).await?,
         WorkflowCommand::Get(OneArgs { run, format }) => {
-            let found = client.workflow(run.run).get().await.map_err(asked)?;
-            format.print(&view::Run::from(found), show::run);
+            let found = client.workflow(ids::run(client, run.run).await?).get().await.map_err(asked)?;
+            format.show(&view::Run::from(found), show::run);
         }
         WorkflowCommand::Result(OneArgs { run, format }) => {
-            let handle = client.workflow(run.run);
+            let handle = client.workflow(ids::run(client, run.run).await?);
             // Whoever mistyped is told at once, and so is whoever asks a server that is not there.
             handle.get().await.map_err(asked)?;
-            finish(&handle, format).await?;
+            finish(client, &handle, format).await?;
         }
         WorkflowCommand::Cancel(args) => cancel(client, args).await?,
         WorkflowCommand::Signal(args) => signal(client, args).await?,
         WorkflowCommand::Query(RunArgs { run }) => {
+            let run = ids::run(client, run).await?;
             let published: Option<Box<RawValue>> = client.workflow(&run).query().await.map_err(asked)?;
             match published {
                 Some(value) => print_line(value.get()),
                 None => return Err(Exit::not_found(format!("the workflow {run} has not published anything"))),
             }
         }
-        WorkflowCommand::Steps(OneArgs { run, format }) => {
-            let steps = client.workflow(run.run).steps().await.map_err(asked)?;
-            let steps = view::Steps { steps: steps.into_iter().map(view::Step::from).collect() };
-            format.print(&steps, show::steps);
+        WorkflowCommand::Steps(ManyArgs { run, listing }) => {
+            let handle = client.workflow(ids::run(client, run.run).await?);
+            let ask = async || {
+                let steps = handle.steps().await?;
+                Ok(view::Steps { steps: steps.into_iter().map(view::Step::from).collect() })
+            };
+            listing.show(ask, asked, show::steps).await?;
         }
-        WorkflowCommand::History(OneArgs { run, format }) => {
-            format.print(&history::read(client, &run.run).await.map_err(asked)?, show::history);
+        WorkflowCommand::History(ManyArgs { run, listing }) => {
+            let run = ids::run(client, run.run).await?;
+            listing.show(async || history::read(client, &run).await, asked, show::history).await?;
         }
-        WorkflowCommand::Explain(OneArgs { run, format }) => super::run::explain(client, &run.run, format).await?,
+        WorkflowCommand::Explain(OneArgs { run, format }) => {
+            super::run::explain(client, &ids::run(client, run.run).await?, format).await?;
+        }
         WorkflowCommand::Retry(RetryArgs { one: OneArgs { run, format }, from_start }) => {
-            let again = client.workflow(run.run).retry(from_start).await.map_err(asked)?;
+            let again = client.workflow(ids::run(client, run.run).await?).retry(from_start).await.map_err(asked)?;
             format.print(&view::Started::from(&again), |started| started.id.clone());
         }
     }
@@ -207,27 +224,29 @@ pub async fn execute(client: &Client, command: WorkflowCommand) -> Result<(), Ex
 }
 
 async fn list(client: &Client, args: ListArgs) -> Result<(), Exit> {
-    let mut wanted = client.list_workflows().namespace(args.namespace.unwrap_or_default()).limit(args.limit);
-    if let Some(queue) = args.queue {
-        wanted = wanted.queue(queue);
-    }
-    if let Some(kind) = args.kind {
-        wanted = wanted.workflow_type(kind);
-    }
-    if let Some(state) = args.state {
-        wanted = wanted.state(state);
-    }
-    if let Some(cursor) = args.cursor {
-        wanted = wanted.after(cursor);
-    }
-    let page = wanted.await.map_err(flags::WORKFLOW_LIST.explain())?;
-    args.format.print(&view::Page::from(page), show::page);
-    Ok(())
+    let ask = async || {
+        let namespace = args.namespace.clone().unwrap_or_default();
+        let mut wanted = client.list_workflows().namespace(namespace).limit(args.limit);
+        if let Some(queue) = &args.queue {
+            wanted = wanted.queue(queue.clone());
+        }
+        if let Some(kind) = &args.kind {
+            wanted = wanted.workflow_type(kind.clone());
+        }
+        if let Some(state) = args.state {
+            wanted = wanted.state(state);
+        }
+        if let Some(cursor) = &args.cursor {
+            wanted = wanted.after(cursor.clone());
+        }
+        Ok(view::Page::from(wanted.await?))
+    };
+    args.listing.show(ask, flags::WORKFLOW_LIST.explain(), show::page).await
 }
 
 async fn cancel(client: &Client, args: CancelArgs) -> Result<(), Exit> {
     let OneArgs { run, format } = args.one;
-    let handle = client.workflow(run.run);
+    let handle = client.workflow(ids::run(client, run.run).await?);
     let cancelled = match args.grace {
         Some(grace) => handle.cancel_within(grace).await,
         None => handle.cancel().await,
@@ -244,7 +263,7 @@ async fn cancel(client: &Client, args: CancelArgs) -> Result<(), Exit> {
 
 async fn signal(client: &Client, args: SignalArgs) -> Result<(), Exit> {
     let payload = args.payload.as_deref().map(|text| read_json("--payload", text)).transpose()?;
-    let handle = client.workflow(args.run.run);
+    let handle = client.workflow(ids::run(client, args.run.run).await?);
     let sent = match args.idempotency_key {
         Some(key) => handle.signal_once(&args.name, &payload, key).await,
         None => handle.signal(&args.name, &payload).await,
@@ -255,16 +274,17 @@ async fn signal(client: &Client, args: SignalArgs) -> Result<(), Exit> {
 }
 
 /// Waits for the end of a workflow, prints what came out of it, and ends with 1 unless it completed.
-async fn finish(handle: &WorkflowHandle, format: Format) -> Result<(), Exit> {
-    let ended = until_ended(async || handle.wait_for(WAIT).await, |run| run.state.is_ended()).await?;
+async fn finish(client: &Client, handle: &WorkflowHandle, format: Format) -> Result<(), Exit> {
+    let ask = async || handle.wait_for(WAIT).await;
+    let ended = until_ended_explained(client, handle.run_id(), ask, |run| run.state.is_ended()).await?;
     let completed = ended.state == State::Completed;
     let run = view::Run::from(ended);
-    if format.json {
-        format.print(&run, show::run);
+    if format.is_json() {
+        format.show(&run, show::run);
     } else if let Some(output) = &run.output {
         print_line(output.get());
     }
-    match (completed, format.json) {
+    match (completed, format.is_json()) {
         (true, _) => Ok(()),
         (false, true) => Err(Exit::failed_silently()),
         (false, false) => Err(Exit::failed(show::end(&run))),

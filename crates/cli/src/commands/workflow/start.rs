@@ -42,7 +42,7 @@ pub struct StartArgs {
     /// It fails when it takes longer than this, sleeps included.
     #[arg(long, value_name = "SPAN", value_parser = duration::parse_positive)]
     timeout: Option<Duration>,
-    /// Attempts in all when the workflow itself fails; 1 unless given.
+    /// Attempts in all when the workflow itself fails. [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     max_attempts: Option<u32>,
     /// Runs with the same key take turns, and may be limited.
@@ -88,12 +88,12 @@ pub async fn start(client: &Client, args: StartArgs) -> Result<(), Exit> {
         start = start.pin_version(version);
     }
     let handle = start.await.map_err(flags::WORKFLOW_START.explain())?;
-    if handle.existed() && !args.format.json {
+    if handle.existed() && !args.format.is_json() {
         eprintln!("baton: it was started before, with the same idempotency key");
     }
     if args.wait {
         eprintln!("{}", handle.run_id());
-        return finish(&handle, args.format).await;
+        return finish(client, &handle, args.format).await;
     }
     args.format.print(&view::Started::from(&handle), |started| started.id.clone());
     Ok(())

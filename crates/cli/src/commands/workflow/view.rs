@@ -8,6 +8,8 @@ use baton_store::FOR_GOOD;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use crate::output::List;
+
 /// A run that was started.
 #[derive(Serialize)]
 pub struct Started {
@@ -90,6 +92,22 @@ pub struct Page {
     pub next_cursor: Option<String>,
 }
 
+impl List for Page {
+    type Entry = Run;
+
+    fn entries(&self) -> &[Run] {
+        &self.runs
+    }
+
+    fn next_cursor(&self) -> Option<&str> {
+        self.next_cursor.as_deref()
+    }
+
+    fn total(&self) -> Option<u64> {
+        Some(self.total)
+    }
+}
+
 impl From<WorkflowPage> for Page {
     fn from(page: WorkflowPage) -> Page {
         Page { runs: page.runs.into_iter().map(Run::from).collect(), total: page.total, next_cursor: page.next }
@@ -100,6 +118,14 @@ impl From<WorkflowPage> for Page {
 #[derive(Serialize)]
 pub struct Steps {
     pub steps: Vec<Step>,
+}
+
+impl List for Steps {
+    type Entry = Step;
+
+    fn entries(&self) -> &[Step] {
+        &self.steps
+    }
 }
 
 /// What is remembered at a position.

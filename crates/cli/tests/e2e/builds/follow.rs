@@ -106,7 +106,7 @@ async fn an_output_that_cannot_be_had_is_a_failure(store: Store) {
 async fn every_command_about_a_build_works(store: Store) {
     let yard = Yard::new(store, Leases::LONG).await;
     let id = yard.submit_detached().await;
-    let waiting = yard.baton(&["build", "status", &id]).await;
+    let waiting = yard.baton(&["build", "get", &id]).await;
     assert!(waiting.out.contains("place in the queue  1"), "{waiting:?}");
     let why = yard.baton(&["build", "explain", &id]).await;
     assert!(why.code == Some(0) && why.out.contains("pending"), "{why:?}");
@@ -124,8 +124,11 @@ async fn every_command_about_a_build_works(store: Store) {
     let second = retried.out.trim();
     let build = yard.wait_for(second, BuildStatus::Completed).await;
     assert_eq!(build.original_build_id.as_deref(), Some(id.as_str()));
-    let list = yard.baton(&["build", "list", "--status", "completed"]).await;
-    assert!(list.out.contains(&id) && list.out.contains(second) && list.out.contains("2 of 2"), "{list:?}");
+    let list = yard.baton(&["build", "list", "--state", "completed"]).await;
+    assert!(
+        list.out.contains(&id[30..]) && list.out.contains(&second[30..]) && list.out.contains("2 of 2"),
+        "{list:?}"
+    );
     for (code, arguments) in [
         (4, ["build", "cancel", &id].as_slice()),
         (3, &["build", "status", "0198c1f2-0000-7000-8000-000000000000"]),

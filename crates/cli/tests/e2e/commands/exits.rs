@@ -90,7 +90,7 @@ async fn the_key_is_found_in_the_data_directory() {
     std::os::unix::fs::symlink(&data, user_data.join("baton")).unwrap();
     assert_eq!(baton(home.path(), [("BATON_URL", url.as_str())], &["key", "list"], "").await.code, 0);
     // It is for the server that left it, and for nobody who listens elsewhere, or after it.
-    let elsewhere = url.replace("127.0.0.1", "localhost");
+    let elsewhere = url.replace("127.0.0.1", "127.1");
     let refused = baton(home.path(), [("BATON_URL", elsewhere.as_str())], &["key", "list"], "").await;
     assert!(refused.code == 4 && refused.err.contains("only to the server that left it there"), "{refused:?}");
     server.stop().await;

@@ -19,7 +19,7 @@ async fn workers_are_listed_drained_and_forced_offline(store: Store) {
     let mut second = worker(&url, 1, "exec sleep 600");
     submit(&client, vec![job(); 2]).await;
     wait_for_count(&client, State::Running, 2).await;
-    let page = person.json(&["worker", "list", "--status", "online", "--queue", "work", "--total"]).await;
+    let page = person.json(&["worker", "list", "--state", "online", "--queue", "work", "--total"]).await;
     assert_eq!((page["workers"].as_array().unwrap().len(), &page["total"]), (2, &json!(2)));
     let find = |pid: u32| {
         let workers = page["workers"].as_array().unwrap().iter();
@@ -32,7 +32,9 @@ async fn workers_are_listed_drained_and_forced_offline(store: Store) {
     let (drained, forced) = (find(first.pid()), find(second.pid()));
     assert_eq!(person.json(&["worker", "get", drained]).await["active"], json!(1));
     assert!(person.baton(&["worker", "get", drained]).await.ok().contains("ONLINE"));
-    assert!(person.baton(&["worker", "ls"]).await.ok().contains(forced));
+    let listed = person.baton(&["worker", "ls"]).await.ok();
+    assert!(listed.contains(&forced[30..]) && !listed.contains(forced), "{listed}");
+    assert!(person.baton(&["worker", "ls", "-o", "wide"]).await.ok().contains(forced));
 
     assert_eq!(person.json(&["worker", "drain", drained]).await["status"], json!("DRAINING"));
     gate.open();

@@ -1,12 +1,14 @@
 //! The command line: every command against a real server, its JSON, its exit codes, its help.
 
 mod admin;
+mod contexts;
 mod exits;
 mod help;
 mod manage;
 mod runs;
 mod schedules;
 mod settings;
+mod tables;
 
 use std::path::Path;
 use std::process::Stdio;

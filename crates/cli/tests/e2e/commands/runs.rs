@@ -17,7 +17,7 @@ async fn runs_are_submitted_followed_and_repeated(store: Store) {
 
     // Waits for the run and prints what came out of it.
     let said = person.baton(&["run", "submit", "job", "--queue", "work", "--input", &from_file, "--wait"]).await;
-    let id = said.err.trim().to_owned();
+    let id = said.err.lines().next().unwrap().to_owned();
     assert_eq!(said.ok(), r#"{"name":"Ada"}"#);
     // The same from the standard input, as JSON.
     let variables = [("BATON_URL", url.as_str()), ("BATON_API_KEY", API_KEY)];
@@ -50,7 +50,7 @@ async fn runs_are_submitted_followed_and_repeated(store: Store) {
     let cursor = page["next_cursor"].as_str().unwrap();
     let rest = person.json(&["run", "list", "--queue", "work", "--limit", "2", "--cursor", cursor]).await;
     assert_eq!(rest["runs"][0]["id"], json!(id), "newest first, so the first run is last");
-    assert!(person.baton(&["run", "ls"]).await.ok().contains(&id));
+    assert!(person.baton(&["run", "ls"]).await.ok().contains(&id[30..]));
     echo.wait_for_line("reported", PATIENCE).await;
 }
 

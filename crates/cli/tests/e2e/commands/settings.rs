@@ -29,7 +29,7 @@ async fn a_changed_setting_wins_and_survives_a_restart(store: Store) {
     let before = get(&server).await;
     assert_eq!((&before["value"], &before["source"]), (&json!(77_000), &json!("environment")));
     let set = call(&server, &["settings", "set", "build_stuck_ms=2h", "build_polls_burst=20"]).await.ok();
-    assert!(set.contains("7200000 (2h 0m)") && set.contains("stored") && set.contains("build_polls_burst"), "{set}");
+    assert!(set.contains("  2h  ") && set.contains("stored") && set.contains("build_polls_burst"), "{set}");
     server.kill9();
 
     let server = Baton::serve(&arguments, &environment).await;
@@ -38,7 +38,7 @@ async fn a_changed_setting_wins_and_survives_a_restart(store: Store) {
     assert_eq!((&after["default"], &after["default_source"]), (&json!(77_000), &json!("environment")));
     let listed = call(&server, &["settings", "list"]).await.ok();
     let line = listed.lines().find(|line| line.starts_with("build_stuck_ms")).unwrap();
-    assert!(line.contains("7200000") && line.contains("77000") && line.contains("environment"), "{line}");
+    assert!(line.contains("  2h  ") && line.contains("1m17s") && line.contains("stored"), "{line}");
 
     let refused = call(&server, &["settings", "set", "build_stuck_ms=3h", "build_polls_burst=many"]).await;
     assert_eq!(refused.code, 4, "{refused:?}");

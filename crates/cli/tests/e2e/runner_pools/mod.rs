@@ -72,7 +72,7 @@ async fn machines_go_from_run_to_run_and_are_clean_each_time(store: Store) {
     ground.settled("linux", 3).await;
     ground.baton(&["pool", "scale", "linux", "--min-idle", "0"]).await.ok();
     ground.settled("linux", 0).await;
-    let shown = ground.baton(&["pool", "show", "linux"]).await.ok();
+    let shown = ground.baton(&["pool", "get", "linux"]).await.ok();
     assert!(shown.contains("6 warm, 0 cold") && shown.contains("no machines"), "{shown}");
     ground.baton(&["pool", "delete", "linux"]).await.ok();
     ground.gone("linux").await;
@@ -96,7 +96,7 @@ async fn a_machine_whose_hook_fails_is_replaced_and_the_reason_is_seen(store: St
     assert!(claim.runners.iter().all(|runner| runner.id != failure.runner_id), "{claim:?}");
     ground.baton(&["pool", "release", "linux", "--run-id", "ci-1"]).await.ok();
     ground.settled("linux", 2).await;
-    let gone = ground.baton(&["pool", "runners", "linux", "--state", "gone"]).await.ok();
+    let gone = ground.baton(&["pool", "runners", "linux", "--state", "gone", "-o", "wide"]).await.ok();
     assert!(gone.contains("register_failed") && gone.contains("no token today"), "{gone}");
     ground.delete("linux").await;
 }
@@ -114,11 +114,11 @@ async fn claims_and_machines_are_looked_at_and_a_machine_is_ended_by_name(store:
     assert_eq!((&json["claims"][0]["run_id"], &json["claims"][0]["count"]), (&"ci-1".into(), &1.into()));
     assert_eq!(ground.baton(&["pool", "claims", "linux", "--state", "lost"]).await.code, 2);
 
-    // By the beginning of its identifier, as the table shows it, and by its machine.
+    // By the end of its identifier, as the table shows it, by the beginning, and by its machine.
     let (id, machine) = (before[0].id.clone(), before[0].machine_id.clone().expect("it has one"));
     let listed = ground.baton(&["pool", "runners", "linux", "--state", "running"]).await.ok();
-    assert!(listed.contains(&id[..8]) && !listed.contains(&id), "{listed}");
-    let shown = ground.baton(&["pool", "runner", "linux", &id[..8]]).await.ok();
+    assert!(listed.contains(&id[30..]) && !listed.contains(&id), "{listed}");
+    let shown = ground.baton(&["pool", "runner", "linux", &id[30..]]).await.ok();
     assert!(shown.contains(&id) && shown.contains("ci-1"), "{shown}");
     let json = ground.baton(&["pool", "runner", "linux", &machine, "--json"]).await.ok();
     let json: Value = serde_json::from_str(&json).expect("a document");

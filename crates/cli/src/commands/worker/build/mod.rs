@@ -66,10 +66,10 @@ pub struct BuildArgs {
     /// Processes: of this user, all together, or of a container. The system does not count those of root.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     limit_processes: Option<u64>,
-    /// Where builds work; a directory of this user's caches unless given. Each build's part is removed after it.
+    /// Where builds work. Each build's part is removed after it. [default: a directory of this user's caches]
     #[arg(long, value_name = "DIR")]
     work_dir: Option<PathBuf>,
-    /// Where sources are kept that may be built again; a directory of this user's caches unless given.
+    /// Where sources are kept that may be built again. [default: a directory of this user's caches]
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
     /// Most that is kept there; 0 for nothing.
@@ -81,7 +81,7 @@ pub struct BuildArgs {
     /// Namespace it works in.
     #[arg(long, short, default_value = NAMESPACE_DEFAULT)]
     namespace: String,
-    /// Its name, which survives restarts; the host name unless given.
+    /// Its name, which survives restarts. [default: the host name]
     #[arg(long)]
     name: Option<String>,
     /// A label, as name=value. May be given several times.

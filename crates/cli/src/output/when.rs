@@ -6,27 +6,35 @@ use baton::proto::Time;
 use baton_core::Millis;
 
 /// The moment at which something is shown.
-#[derive(Clone, Copy)]
-pub(super) struct Now(Millis);
+#[derive(Clone, Copy, Debug)]
+pub struct Now(Millis);
 
 impl Now {
-    pub(super) fn read() -> Now {
+    pub fn read() -> Now {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Now(Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX))
     }
 
     /// `12s`, where there is no room for more.
-    pub(super) fn age(self, at: Time) -> String {
+    pub fn age(self, at: Time) -> String {
         span(self.0.saturating_sub(at.0))
     }
 
     /// `12s ago`.
-    pub(super) fn ago(self, at: Time) -> String {
+    pub fn ago(self, at: Time) -> String {
         format!("{} ago", self.age(at))
     }
 
+    /// `in 5h`, or `over`, where there is no room for more.
+    pub fn until(self, at: Time) -> String {
+        match at.0.saturating_sub(self.0) {
+            ..=0 => "over".into(),
+            ms => format!("in {}", span(ms)),
+        }
+    }
+
     /// `in 5h59m`, or `over`. With a second unit, because whoever waits for a moment wants to know it better.
-    pub(super) fn ahead(self, at: Time) -> String {
+    pub fn ahead(self, at: Time) -> String {
         match at.0.saturating_sub(self.0) {
             ..=0 => "over".into(),
             ms => format!("in {}{}", span(ms), rest(ms)),
@@ -35,7 +43,7 @@ impl Now {
 }
 
 /// The largest unit that fits.
-fn span(ms: Millis) -> String {
+pub(super) fn span(ms: Millis) -> String {
     match ms.max(0) / 1_000 {
         seconds @ 0..60 => format!("{seconds}s"),
         seconds @ 60..3_600 => format!("{}m", seconds / 60),
@@ -57,7 +65,7 @@ fn rest(ms: Millis) -> String {
 
 #[cfg(test)]
 impl Now {
-    pub(super) fn at(ms: Millis) -> Now {
+    pub fn at(ms: Millis) -> Now {
         Now(ms)
     }
 }
@@ -76,5 +84,7 @@ mod tests {
         assert_eq!([ahead(240_000), ahead(0), ahead(-1)], ["in 4m", "over", "over"]);
         assert_eq!([ahead(21_599_999), ahead(250_000), ahead(9_500)], ["in 5h59m", "in 4m10s", "in 9s"]);
         assert_eq!([ahead(90_000_000), ahead(86_400_000)], ["in 1d1h", "in 1d"]);
+        let until = |ms: Millis| now.until(Time(100_000_000 + ms));
+        assert_eq!([until(90_000_000), until(250_000), until(0)], ["in 1d", "in 4m", "over"]);
     }
 }

@@ -1,0 +1,103 @@
+//! Short identifiers: the end of one, as tables show it, wherever a whole one is taken.
+
+use std::fmt::Display;
+
+use baton::proto::PAGE_MAX;
+use baton::{Client, RunFilter, WorkerFilter};
+
+use crate::exit::Exit;
+use crate::output::{Look, Table};
+
+/// Characters of the end of an identifier, at least and at most.
+const SUFFIX_MIN: usize = 4;
+const SUFFIX_MAX: usize = 12;
+/// Candidates that are listed when a short identifier may be any of several.
+const CANDIDATES_MAX: usize = 10;
+/// Pages of workers that are looked through.
+const PAGES_MAX: usize = 100;
+
+/// The end of an identifier that `word` is, or `None` if it is a whole one or something else.
+pub fn suffix(word: &str) -> Option<String> {
+    // As pages and other programs write them.
+    let end = word.trim().trim_start_matches(['…', '.']);
+    let is_short = (SUFFIX_MIN..=SUFFIX_MAX).contains(&end.len()) && end.bytes().all(|b| b.is_ascii_hexdigit());
+    is_short.then(|| end.to_ascii_lowercase())
+}
+
+/// The whole identifier of a run, a workflow or a build.
+pub async fn run(client: &Client, word: String) -> Result<String, Exit> {
+    let Some(end) = suffix(&word) else { return Ok(word) };
+    // One more than is shown, to know whether there are more.
+    let filter = RunFilter { id_suffix: Some(end.clone()), limit: Some(CANDIDATES_MAX + 1), ..RunFilter::default() };
+    let mut runs = client.runs(&filter).await?.runs;
+    runs.retain(|run| run.id.ends_with(&end));
+    let look = Look::of_stdout(true);
+    let candidate = |run: &baton::proto::RunView| {
+        let id = run.id.clone();
+        (id, vec![run.kind.clone(), run.state.as_str().to_owned(), format!("{} old", look.age(run.submitted_at))])
+    };
+    one("run", &word, runs.iter().map(candidate).collect())
+}
+
+/// The whole identifier of a worker.
+pub async fn worker(client: &Client, word: String) -> Result<String, Exit> {
+    let Some(end) = suffix(&word) else { return Ok(word) };
+    let mut found = Vec::new();
+    let mut filter = WorkerFilter { limit: Some(PAGE_MAX), ..WorkerFilter::default() };
+    for _ in 0..PAGES_MAX {
+        let page = client.workers(&filter).await?;
+        let called = page.workers.into_iter().filter(|worker| worker.id.ends_with(&end));
+        found.extend(called.map(|worker| (worker.id, vec![worker.name, worker.status])));
+        filter.cursor = page.next_cursor;
+        if filter.cursor.is_none() || found.len() > CANDIDATES_MAX {
+            break;
+        }
+    }
+    one("worker", &word, found)
+}
+
+/// The only candidate; whoever may mean several is told which.
+pub fn one(what: &str, word: &str, mut candidates: Vec<(String, Vec<impl Display>)>) -> Result<String, Exit> {
+    match candidates.len() {
+        0 => Err(Exit::not_found(format!("there is no {what} whose id ends with {word}"))),
+        1 => Ok(candidates.remove(0).0),
+        number => {
+            let mut table = Table::plain();
+            for (id, words) in candidates.iter().take(CANDIDATES_MAX) {
+                let words = words.iter().map(ToString::to_string);
+                table.row(std::iter::once(format!("  {id}")).chain(words));
+            }
+            let more = if number > CANDIDATES_MAX { "  and more\n" } else { "" };
+            Err(Exit::usage(format!(
+                "several {what}s have an id that ends with {word}; say more of it:\n{table}{more}"
+            )))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_told_from_a_whole_identifier_and_from_names() {
+        assert_eq!(suffix("afe123").as_deref(), Some("afe123"));
+        assert_eq!(suffix("…AFE123").as_deref(), Some("afe123"));
+        assert_eq!(suffix("...0c2be9d1aa").as_deref(), Some("0c2be9d1aa"));
+        for other in ["0198c1f2-0000-7000-8000-00000cafe123", "abc", "nightly", "0123456789abc", ""] {
+            assert_eq!(suffix(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn who_may_mean_several_is_told_which() {
+        let candidates = |number: usize| (0..number).map(|n| (format!("id-{n}"), vec!["running"])).collect::<Vec<_>>();
+        assert_eq!(one("run", "afe1", candidates(1)), Ok("id-0".into()));
+        let none = Exit::not_found("there is no run whose id ends with afe1");
+        assert_eq!(one("run", "afe1", candidates(0)), Err(none));
+        let said = one("run", "afe1", candidates(2)).unwrap_err();
+        let words = "several runs have an id that ends with afe1; say more of it:\n  id-0  running\n  id-1  running\n";
+        assert_eq!(said, Exit::usage(words));
+        assert!(format!("{:?}", one("run", "afe1", candidates(11)).unwrap_err()).contains("and more"));
+    }
+}
