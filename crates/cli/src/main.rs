@@ -20,8 +20,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use commands::{
-    agent, audit, build, completion, doctor, key, namespace, pool, queue, run, schedule, secret, serve, settings,
-    storage, submit, worker, workflow,
+    agent, audit, build, completion, doctor, events, key, namespace, pool, queue, run, schedule, secret, serve,
+    settings, storage, submit, worker, workflow,
 };
 use connection::Connection;
 use exit::Exit;
@@ -131,6 +131,9 @@ enum Command {
     /// Read the audit log.
     #[command(subcommand)]
     Audit(audit::AuditCommand),
+    /// Listen to what happens, as it happens.
+    #[command(after_help = events::HELP)]
+    Events(events::EventsArgs),
     /// Check the settings, the data directory, the store, the storage and the server.
     Doctor(doctor::DoctorArgs),
     /// Measure how fast Baton is on this machine.
@@ -186,6 +189,7 @@ async fn execute(cli: Cli) -> Result<(), Exit> {
         Command::Settings(command) => settings::execute(&connection.client()?, command).await,
         Command::Storage(command) => storage::execute(&connection, command).await,
         Command::Audit(command) => audit::execute(&connection.client()?, command).await,
+        Command::Events(args) => events::events(&connection.client()?, args).await,
         Command::Doctor(args) => doctor::doctor(&connection, args).await,
         Command::Completion(args) => completion::completion(args),
         Command::Bench(args) => bench::run(&connection, args).await,

@@ -21,6 +21,7 @@ mod disks;
 mod dispatch;
 pub mod entropy;
 mod error;
+mod events;
 mod framing;
 mod github;
 pub mod grpc;
@@ -76,7 +77,6 @@ const WAIT_FIRST: Duration = Duration::from_millis(100);
 const WAIT_LONGEST: Duration = Duration::from_secs(2);
 /// How often the log says that the server still waits.
 const WAIT_SAY_EVERY: Duration = Duration::from_secs(10);
-
 
 /// Opens the store that the settings name.
 pub async fn open_store(settings: &Settings, clock: Clock) -> Result<Arc<dyn Store>, StoreError> {
@@ -140,6 +140,7 @@ pub async fn serve(app: App, listener: impl Listener, shutdown: impl Future<Outp
     });
     connection::serve(&app, listener, router, stop).await;
     loops.cancel();
+    app.events.stop().await;
     app.store.close().await;
 }
 

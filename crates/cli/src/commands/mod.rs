@@ -5,6 +5,7 @@ pub mod audit;
 pub mod build;
 pub mod completion;
 pub mod doctor;
+pub mod events;
 pub mod flags;
 pub mod key;
 pub mod namespace;

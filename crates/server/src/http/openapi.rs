@@ -9,7 +9,9 @@ use utoipa::openapi::{ContentBuilder, PathItem, Ref, RefOr, ResponseBuilder};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{builds, keys, leases, namespaces, operations, pools, queues, runs, schedules, secrets, settings, workers};
+use super::{
+    builds, events, keys, leases, namespaces, operations, pools, queues, runs, schedules, secrets, settings, workers,
+};
 use crate::App;
 
 #[derive(OpenApi)]
@@ -25,6 +27,7 @@ use crate::App;
         (name = "runners", description = "What the agents on machines of pools say and hear, with a token that joining gives them"),
         (name = "namespaces", description = "Parts of the installation that see nothing of each other"),
         (name = "queues", description = "Depth, pause and limits"),
+        (name = "events", description = "What happens, as it happens"),
         (name = "keys", description = "API keys and the audit log"),
         (name = "settings", description = "Settings that are changed while the servers run"),
         (name = "builds", description = "Builds of source archives, for their submitters: the protocol of Expo Free Agent, and what Baton adds to it"),
@@ -89,6 +92,7 @@ pub(super) fn documented() -> (Router<App>, utoipa::openapi::OpenApi) {
         .routes(routes!(schedules::backfill))
         .routes(routes!(schedules::runs))
         .routes(routes!(schedules::next))
+        .routes(routes!(events::listen))
         .routes(routes!(namespaces::create, namespaces::list))
         .routes(routes!(namespaces::get, namespaces::change))
         .routes(routes!(namespaces::disable))

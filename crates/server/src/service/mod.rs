@@ -5,6 +5,7 @@ pub mod builds;
 pub mod cancel;
 pub mod claim;
 pub mod complete;
+pub mod events;
 pub mod explain;
 pub mod fail;
 pub mod give_back;
@@ -40,6 +41,7 @@ use crate::auth::Caller;
 use crate::bell::Bell;
 use crate::dispatch::Dispatcher;
 use crate::error::refused;
+use crate::events::Events;
 use crate::inboxes::Inboxes;
 use crate::watch::Watchers;
 use crate::workers::Workers;
@@ -59,6 +61,7 @@ pub struct After {
     pub(crate) news: mpsc::Sender<News>,
     pub(crate) inboxes: Arc<Inboxes>,
     pub(crate) ends: Arc<Bell>,
+    pub(crate) events: Arc<Events>,
 }
 
 impl After {
@@ -96,9 +99,10 @@ impl After {
         }
     }
 
-    /// Both, for the changes of one verb.
-    pub fn changed(&self, runs: impl Iterator<Item = RunId>, changes: &Changes) {
+    /// Both, for the changes of one verb; and those who listen hear of them.
+    pub fn changed(&self, runs: impl Iterator<Item = RunId> + Clone, changes: &Changes) {
         self.wake(&changes.woken);
+        self.events.settled(runs.clone().zip(&changes.verdicts));
         self.ended(runs.zip(&changes.verdicts));
     }
 }

@@ -159,8 +159,9 @@ async fn give_back_strays(app: &App, worker: WorkerId, strays: Vec<LeaseRef>) ->
     }
     tracing::info!(%worker, runs = strays.len(), "a worker does not know of runs it holds; they go back");
     let why = "its worker did not know of it: the answer to a claim was lost";
+    let runs: Vec<_> = strays.iter().map(|lease| lease.run).collect();
     let changes = app.store.give_back(strays.into_iter().map(|lease| (lease, why.to_owned())).collect()).await?;
-    app.after().wake(&changes.woken);
+    app.after().changed(runs.into_iter(), &changes);
     Ok(())
 }
 

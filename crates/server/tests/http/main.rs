@@ -6,6 +6,7 @@ mod builds;
 mod claims;
 mod connections;
 mod displaced;
+mod events;
 mod explain;
 mod foreign_keys;
 mod grpc;

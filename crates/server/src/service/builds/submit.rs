@@ -176,6 +176,7 @@ pub(super) async fn take_in(app: &App, wanted: Wanted) -> Result<SubmittedBuild,
     if submitted.is_new {
         app.metrics.submit.runs.inc();
         app.after().wake(&Woken { lanes: vec![lane.lane], later: vec![], relatives: false });
+        app.events.submitted([(submitted.run, lane.lane)].into_iter());
     }
     let state = match submitted.is_new {
         true => baton_core::State::Pending,

@@ -32,6 +32,7 @@ pub async fn one(app: &App, caller: &Caller, run: RunId, from_start: bool) -> Re
     let mut woken = Woken::default();
     note(&mut woken, lane.lane, &submitted);
     app.after().wake(&woken);
+    app.events.submitted([(submitted.run, lane.lane)].into_iter());
     audit::of_run(app, caller, "run.retry", &record, &format!("as {}", submitted.run)).await?;
     Ok(submitted)
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use baton_core::Millis;
 use baton_core::retry::INTERVAL_MS_MAX;
+use baton_core::{Millis, State};
 use baton_store::{Due, Message, StepKind, Store, SuspendAnswer, Suspension};
 use bytes::Bytes;
 
@@ -34,8 +34,12 @@ pub(crate) fn coalescer(
         async move {
             metrics.suspend.calls.inc();
             metrics.suspend.runs.inc_by(suspensions.len() as u64);
+            let runs: Vec<_> = suspensions.iter().map(|suspension| suspension.lease.run).collect();
             let (answers, woken) = store.suspend(suspensions).await?;
             after.wake(&woken);
+            let slept = |answer: &SuspendAnswer| matches!(answer, SuspendAnswer::Suspended { .. });
+            let asleep = runs.into_iter().zip(&answers).filter(|(_, answer)| slept(answer));
+            after.events.changed(asleep.map(|(run, _)| (run, Some(State::Sleeping), None)));
             Ok(answers)
         }
     })
