@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use commands::{
-    agent, audit, build, completion, context, doctor, key, login, man, namespace, pool, queue, run, schedule, secret,
+    agent, audit, build, completion, context, doctor, events, key, login, man, namespace, pool, queue, run, schedule, secret,
     serve, settings, storage, submit, worker, workflow,
 };
 use connection::Connection;
@@ -144,6 +144,9 @@ enum Command {
     /// Read the audit log.
     #[command(subcommand)]
     Audit(audit::AuditCommand),
+    /// Listen to what happens, as it happens.
+    #[command(after_help = events::HELP)]
+    Events(events::EventsArgs),
     /// Check the settings, the data directory, the store, the storage and the server.
     Doctor(doctor::DoctorArgs),
     /// Measure how fast Baton is on this machine.
@@ -241,6 +244,7 @@ async fn execute(cli: Cli) -> Result<(), Exit> {
         Command::Settings(command) => settings::execute(&connection.client()?, command).await,
         Command::Storage(command) => storage::execute(&connection, command).await,
         Command::Audit(command) => audit::execute(&connection.client()?, command).await,
+        Command::Events(args) => events::events(&connection.client()?, args).await,
         Command::Doctor(args) => doctor::doctor(&connection, args).await,
         Command::Login(args) => login::login(&connection, args).await,
         Command::Context(command) => context::execute(command).await,

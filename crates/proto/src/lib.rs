@@ -8,6 +8,7 @@
 mod admin;
 mod build;
 mod build_answers;
+mod event;
 mod namespace;
 mod pool;
 mod run;
@@ -24,6 +25,7 @@ mod work;
 pub use admin::*;
 pub use build::*;
 pub use build_answers::*;
+pub use event::Event;
 pub use namespace::*;
 pub use pool::*;
 pub use run::*;

@@ -22,6 +22,7 @@ use crate::coalesce::Coalescer;
 use crate::disks::Disks;
 use crate::dispatch::Dispatcher;
 use crate::entropy::Entropy;
+use crate::events::Events;
 use crate::hearing::Hearing;
 use crate::inboxes::Inboxes;
 use crate::lanes::Lanes;
@@ -107,6 +108,8 @@ pub struct Parts {
     pub schedules: Bell,
     /// Rung when a deadline of a run has come.
     pub deadlines: Bell,
+    /// What happens, for those who listen.
+    pub events: Arc<Events>,
     /// What this server knows of runner pools.
     pub pools: RunnerPools,
     pub time: StoreTime,
@@ -163,15 +166,17 @@ impl App {
         metrics.queues.use_names(lanes.clone());
         let workers = Arc::new(Workers::new(store.clone()));
         let namespaces = Arc::new(KnownNamespaces::load(store.clone()).await?);
+        let news = service::news::start(store.clone());
+        let events = Arc::new(Events::start(store.clone(), lanes.clone(), &*entropy, news.clone()));
         let dispatcher = Arc::new(Dispatcher::new(
             store.clone(),
             lanes.clone(),
             namespaces.clone(),
             entropy.clone(),
             metrics.clone(),
+            events.clone(),
         ));
         let watchers = Arc::new(Watchers::default());
-        let news = service::news::start(store.clone());
         let inboxes = Arc::new(Inboxes::default());
         let ends = Arc::new(Bell::new(store.clock().clone()));
         let after = service::After {
@@ -182,6 +187,7 @@ impl App {
             inboxes: inboxes.clone(),
             ends: ends.clone(),
             metrics: metrics.clone(),
+            events: events.clone(),
         };
         let live = Arc::new(LiveSettings::new(settings.clone()));
         live.take(store.settings().await?);
@@ -190,7 +196,13 @@ impl App {
         let keys = Keys::new(store.clone(), audit.clone(), &settings, live.clone());
         let backlogs = Backlogs::new(store.clone(), live.clone());
         Ok(App(Arc::new(Parts {
-            submits: service::submit::coalescer(store.clone(), dispatcher.clone(), metrics.clone(), SUBMIT_BATCH),
+            submits: service::submit::coalescer(
+                store.clone(),
+                dispatcher.clone(),
+                metrics.clone(),
+                events.clone(),
+                SUBMIT_BATCH,
+            ),
             starts: service::start::coalescer(store.clone(), metrics.clone(), RESULT_BATCH),
             step_writes: service::workflows::steps::coalescer(store.clone(), metrics.clone(), RESULT_BATCH),
             suspensions: service::workflows::suspend::coalescer(
@@ -215,6 +227,7 @@ impl App {
             counted: service::builds::overview::Counted::default(),
             key_workers: service::builds::git::KeyWorkers::default(),
             log_news: Watchers::default(),
+            events,
             pools: RunnerPools::new(&store, &settings, secrets.installation(), news.clone(), RENEW_GATHER),
             storage,
             hearing: Hearing::new(store.clock().clone()),
@@ -277,6 +290,7 @@ impl App {
             inboxes: self.inboxes.clone(),
             ends: self.ends.clone(),
             metrics: self.metrics.clone(),
+            events: self.events.clone(),
         }
     }
 }

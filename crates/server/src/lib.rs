@@ -21,6 +21,7 @@ mod disks;
 mod dispatch;
 pub mod entropy;
 mod error;
+mod events;
 mod framing;
 mod github;
 pub mod grpc;
@@ -147,6 +148,7 @@ pub async fn serve(app: App, listener: impl Listener, shutdown: impl Future<Outp
     });
     connection::serve(&app, listener, router, stop).await;
     loops.cancel();
+    app.events.stop().await;
     app.store.close().await;
 }
 

@@ -12,6 +12,7 @@ mod build_types;
 mod builds;
 pub mod clock;
 mod decide;
+mod events;
 mod log_chunks;
 mod memory;
 mod payloads;
@@ -30,6 +31,7 @@ mod workflows;
 pub use build_types::*;
 pub use builds::{Builds, LOG_PAGE_BYTES_MAX};
 pub use clock::Clock;
+pub use events::{EventBatch, EventPage, EventServer, Events, OtherServers, RunFacts};
 pub use payloads::{LookedAt, Payloads};
 pub use pool_types::*;
 pub use pools::{Pools, pool_total};
@@ -86,7 +88,9 @@ pub type StoreResult<T> = Result<T, StoreError>;
 
 /// The kernel's verbs, and what is around them. Implementations answer alike: one contract suite runs on all.
 #[async_trait]
-pub trait Store: Builds + Workflows + Payloads + Schedules + Namespaces + Pools + Send + Sync + fmt::Debug {
+pub trait Store:
+    Builds + Workflows + Payloads + Schedules + Namespaces + Pools + Events + Send + Sync + fmt::Debug
+{
     /// `sqlite` or `postgres`.
     fn kind(&self) -> &'static str;
 

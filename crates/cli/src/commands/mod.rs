@@ -6,6 +6,7 @@ pub mod build;
 pub mod completion;
 pub mod context;
 pub mod doctor;
+pub mod events;
 mod explained;
 pub mod flags;
 mod ids;

@@ -19,6 +19,7 @@ use super::offer::Offer;
 use super::waiting::{Answer, Handed, Parked, Waiting};
 use crate::Error;
 use crate::entropy::Entropy;
+use crate::events::Events;
 use crate::metrics::Metrics;
 
 /// Most polls offered to the store in one claim.
@@ -43,6 +44,7 @@ pub(super) struct Line {
     store: Arc<dyn Store>,
     entropy: Arc<dyn Entropy>,
     metrics: Arc<Metrics>,
+    events: Arc<Events>,
     waiting: Mutex<Waiting>,
     bell: Notify,
     /// True when the last claim brought few runs and left none.
@@ -57,9 +59,10 @@ impl Line {
         store: Arc<dyn Store>,
         entropy: Arc<dyn Entropy>,
         metrics: Arc<Metrics>,
+        events: Arc<Events>,
     ) -> Line {
         let (waiting, bell, trickles) = (Mutex::default(), Notify::new(), AtomicBool::new(false));
-        Line { queue, namespace, store, entropy, metrics, waiting, bell, trickles, begun: Instant::now() }
+        Line { queue, namespace, store, entropy, metrics, events, waiting, bell, trickles, begun: Instant::now() }
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Waiting) -> T) -> T {
@@ -356,7 +359,9 @@ impl Line {
             // Their polls are gone, so nobody knows of these claims: put the runs back rather than
             // let them wait. Whoever asked again, here or of another server, may have heard of them
             // by now; those stay.
+            let orphans: Vec<_> = loose.orphans.iter().map(|lease| lease.run).collect();
             if let Ok(woken) = self.store.give_back_unheard(loose.orphans, "its poll was gone").await {
+                self.events.changed(orphans.into_iter().map(|run| (run, None, Some("given_back"))));
                 woken.lanes.iter().for_each(|lane| self.wake(*lane));
             }
         }
@@ -395,6 +400,14 @@ impl Line {
         self.metrics.queues.claimed(new);
     }
 
+    /// Tells those who listen who got what. What a repeated claim got again, they have heard of.
+    fn note(&self, offered: &[Parked], answer: &ClaimAnswer) {
+        let new = answer.claimed.iter().filter(|claimed| !answer.again.contains(&claimed.slot));
+        self.events.claimed(
+            new.filter_map(|claimed| Some((claimed.run, claimed.lane, offered.get(claimed.slot)?.slot.worker))),
+        );
+    }
+
     /// Answers the polls that got something or never will; parks the others again, in front.
     fn hand_out(&self, offered: Vec<Parked>, since: u64, answer: StoreResult<ClaimAnswer>, looked: Looked) -> Loose {
         let failed = answer.is_err();
@@ -405,6 +418,7 @@ impl Line {
             ClaimAnswer::default()
         });
         self.count(&offered, &answer);
+        self.note(&offered, &answer);
         let mut shares: HashMap<usize, Vec<Claimed>> = HashMap::new();
         for claimed in answer.claimed {
             shares.entry(claimed.slot).or_default().push(claimed);

@@ -15,6 +15,7 @@ use baton_store::{Asked, ClaimSlot, LaneId, Look, QueueId, Store, StoreResult, W
 use tokio::time::Instant;
 
 use crate::entropy::Entropy;
+use crate::events::Events;
 use crate::lanes::Lanes;
 use crate::metrics::Metrics;
 use crate::namespaces::KnownNamespaces;
@@ -31,6 +32,7 @@ pub struct Dispatcher {
     namespaces: Arc<KnownNamespaces>,
     entropy: Arc<dyn Entropy>,
     metrics: Arc<Metrics>,
+    events: Arc<Events>,
     lines: Mutex<Lines>,
 }
 
@@ -48,8 +50,9 @@ impl Dispatcher {
         namespaces: Arc<KnownNamespaces>,
         entropy: Arc<dyn Entropy>,
         metrics: Arc<Metrics>,
+        events: Arc<Events>,
     ) -> Dispatcher {
-        Dispatcher { store, lanes, namespaces, entropy, metrics, lines: Mutex::default() }
+        Dispatcher { store, lanes, namespaces, entropy, metrics, events, lines: Mutex::default() }
     }
 
     /// Waits in the queue's line until there is work for the slot or the deadline has passed (then: no runs).
@@ -73,7 +76,8 @@ impl Dispatcher {
         let line = lines.by_queue.entry(queue).or_insert_with(|| {
             let lane = lane.and_then(|lane| self.lanes.known_name(lane));
             let namespace = lane.map(|lane| lane.namespace.clone()).unwrap_or_default();
-            let line = Line::new(queue, namespace, self.store.clone(), self.entropy.clone(), self.metrics.clone());
+            let (store, entropy) = (self.store.clone(), self.entropy.clone());
+            let line = Line::new(queue, namespace, store, entropy, self.metrics.clone(), self.events.clone());
             // Learnt before `turn` is called, which sees the line from here on: so one of the two closes it.
             line.turn(self.namespaces.is_disabled(line.namespace()));
             let line = Arc::new(line);

@@ -4,6 +4,7 @@ mod builds;
 mod cors;
 mod error;
 mod etag;
+mod events;
 mod extract;
 mod keys;
 mod leases;
@@ -46,6 +47,9 @@ const HEARTBEAT: &str = "/api/v1/workers/{id}/heartbeat";
 /// So do those of runners' agents.
 const RUNNER_HEARTBEAT: &str = "/api/v1/runners/{id}/heartbeat";
 
+/// Whoever listens waits for what happens.
+const EVENTS: &str = "/api/v1/events";
+
 /// Routes that hand out work although they only seem to read.
 const CLAIMING: [&str; 2] = ["/api/v1/builds/pending", "/api/workers/poll"];
 
@@ -86,6 +90,7 @@ async fn count(State(app): State<App>, matched: Option<MatchedPath>, mut request
     let waits = route.ends_with("/claim")
         || route == HEARTBEAT
         || route == RUNNER_HEARTBEAT
+        || route == EVENTS
         || request.uri().query().is_some_and(|query| query.contains("wait_ms"));
     // A claim's caller has to be there to take the runs. Every other change is carried to its end even when its caller hangs
     // up: what was committed must still wake those who wait for it, and be written down.

@@ -11,7 +11,9 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{builds, keys, leases, namespaces, operations, pools, queues, runs, schedules, secrets, settings, workers};
+use super::{
+    builds, events, keys, leases, namespaces, operations, pools, queues, runs, schedules, secrets, settings, workers,
+};
 use crate::App;
 
 #[derive(OpenApi)]
@@ -28,6 +30,7 @@ use crate::App;
         (name = "runners", description = "What the agents on machines of pools say and hear, with a token that joining gives them"),
         (name = "namespaces", description = "Parts of the installation that see nothing of each other"),
         (name = "queues", description = "Depth, pause and limits"),
+        (name = "events", description = "What happens, as it happens"),
         (name = "keys", description = "API keys and the audit log"),
         (name = "settings", description = "Settings that are changed while the servers run"),
         (name = "builds", description = "Builds of source archives, for their submitters: the protocol of Expo Free Agent, and what Baton adds to it"),
@@ -97,6 +100,7 @@ pub(super) fn documented() -> (Router<App>, serde_json::Value) {
         .routes(routes!(schedules::backfill))
         .routes(routes!(schedules::runs))
         .routes(routes!(schedules::next))
+        .routes(routes!(events::listen))
         .routes(routes!(namespaces::create, namespaces::list))
         .routes(routes!(namespaces::get, namespaces::change))
         .routes(routes!(namespaces::disable))

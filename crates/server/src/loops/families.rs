@@ -58,6 +58,7 @@ fn tell(app: &App, delivered: &Delivered) {
     for run in delivered.messaged.iter().chain(&delivered.orphaned).chain(&delivered.ended) {
         after.messages(*run);
     }
+    app.events.changed(delivered.ended.iter().chain(&delivered.orphaned).map(|run| (*run, None, None)));
     app.watchers.ended(delivered.ended.iter().chain(&delivered.orphaned).copied());
     if !delivered.ended.is_empty() || !delivered.orphaned.is_empty() {
         app.ends.ring();

@@ -85,10 +85,11 @@ pub(super) async fn listen(app: App, stop: CancellationToken) {
                 app.pools.missed();
                 let _ = app.refresh_namespaces().await;
                 let _ = app.secrets.refresh().await;
+                let _ = app.events.look().await;
                 let look = pass(&app).await;
                 tracing::debug!(?look, "some hints may have been missed");
             }
-            Ok(Hints { lanes, workers, runs, runners, claims, namespaces, secrets }) => {
+            Ok(Hints { lanes, workers, runs, runners, claims, namespaces, secrets, events }) => {
                 app.pools.heard(&runners, &claims);
                 if namespaces {
                     // They are also looked at now and then.
@@ -96,6 +97,10 @@ pub(super) async fn listen(app: App, stop: CancellationToken) {
                 }
                 if secrets {
                     let _ = app.secrets.refresh().await;
+                }
+                if events {
+                    // Looked for now and then, too.
+                    let _ = app.events.look().await;
                 }
                 runs.into_iter().for_each(|run| app.inboxes.news(run));
                 workers.into_iter().for_each(|worker| app.workers.tell(worker));

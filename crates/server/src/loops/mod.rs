@@ -2,6 +2,7 @@
 //! jitter, timeouts, panics and metrics belong to the driver.
 
 mod collector;
+mod events;
 mod families;
 mod looker;
 mod pool_claims;
@@ -44,7 +45,7 @@ const fn timed(name: &'static str, every_ms: fn(&Settings) -> Millis, pass: Pass
     Loop { name, every_ms, pass, bell: None }
 }
 
-const LOOPS: [Loop; 18] = [
+const LOOPS: [Loop; 19] = [
     timed("reaper", |_| 500, |app| Box::pin(reaper::pass(app))),
     timed("unblocker", |_| 1_000, |app| Box::pin(reaper::unblock(app))),
     timed("looker", |_| 1_000, |app| Box::pin(looker::pass(app))),
@@ -52,6 +53,7 @@ const LOOPS: [Loop; 18] = [
     timed("schema", |_| 5_000, |app| Box::pin(looker::schema(app))),
     timed("namespaces", |_| 2_000, |app| Box::pin(looker::namespaces(app))),
     timed("secrets", |_| 5_000, |app| Box::pin(looker::secrets(app))),
+    timed("events", |_| 2_000, |app| Box::pin(events::pass(app))),
     timed("storage", |_| 15_000, |app| Box::pin(looker::storage(app))),
     timed("retention", |_| 60_000, |app| Box::pin(retention::pass(app))),
     timed("collector", |settings| settings.collect_every_ms as Millis, |app| Box::pin(collector::collect(app))),

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use baton_core::LeaseEnd;
 
+use crate::events::Kind;
 use crate::{App, Error};
 
 /// Workers or runs in one call.
@@ -31,6 +32,7 @@ async fn reap(app: &App) -> Result<String, Error> {
     for worker in &lost {
         tracing::info!(%worker, "a worker fell silent; its runs go to others");
         app.workers.forget(*worker);
+        app.events.worker(Kind::WorkerOffline, *worker, Some("fell silent"));
     }
     app.metrics.workers_lost.inc_by(lost.len() as u64);
     let mut taken = 0;
@@ -50,6 +52,7 @@ async fn reap(app: &App) -> Result<String, Error> {
         }
         let after = app.after();
         after.wake(&expired.woken);
+        app.events.changed(expired.runs.iter().map(|run| (run.run, Some(run.state), Some(run.end.as_str()))));
         // Those that live and have lost a run hear of it at once. Of those that fell silent nobody listens.
         let mut losers: Vec<_> =
             expired.runs.iter().filter(|run| run.end != LeaseEnd::Lost).filter_map(|run| run.worker).collect();

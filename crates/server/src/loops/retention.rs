@@ -33,6 +33,9 @@ pub(super) async fn pass(app: &App) -> Result<String, Error> {
             break;
         }
     }
+    let events = super::events::forget(app).await?;
     let Retained { runs, workers, audit } = all;
-    Ok(format!("{runs} runs, {workers} workers, {audit} audit lines, {fires} fires of schedules deleted"))
+    Ok(format!(
+        "{runs} runs, {workers} workers, {audit} audit lines, {fires} fires of schedules, {events} batches of events deleted"
+    ))
 }

@@ -5,6 +5,7 @@ pub mod builds;
 pub mod cancel;
 pub mod claim;
 pub mod complete;
+pub mod events;
 pub mod explain;
 pub mod fail;
 pub mod give_back;
@@ -40,6 +41,7 @@ use crate::auth::Caller;
 use crate::bell::Bell;
 use crate::dispatch::Dispatcher;
 use crate::error::refused;
+use crate::events::Events;
 use crate::inboxes::Inboxes;
 use crate::metrics::Metrics;
 use crate::watch::Watchers;
@@ -61,6 +63,7 @@ pub struct After {
     pub(crate) inboxes: Arc<Inboxes>,
     pub(crate) ends: Arc<Bell>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) events: Arc<Events>,
 }
 
 impl After {
@@ -98,7 +101,7 @@ impl After {
         }
     }
 
-    /// Both, for the changes of one verb.
+    /// Both, for the changes of one verb; and those who listen hear of them.
     pub fn changed(&self, runs: impl Iterator<Item = RunId> + Clone, changes: &Changes) {
         self.wake(&changes.woken);
         for (run, verdict) in runs.clone().zip(&changes.verdicts) {
@@ -108,6 +111,7 @@ impl After {
                 self.metrics.queues.let_go(run, state.is_ended());
             }
         }
+        self.events.settled(runs.clone().zip(&changes.verdicts));
         self.ended(runs.zip(&changes.verdicts));
     }
 }

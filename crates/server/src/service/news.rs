@@ -32,6 +32,8 @@ pub enum News {
     Namespaces,
     /// There is a new generation of the installation's secret.
     Secrets,
+    /// Somebody listens for other events than before.
+    Events,
 }
 
 /// Starts the task that tells, and returns where to put the news.
@@ -67,6 +69,7 @@ fn merged(all: &[News]) -> Hints {
             News::Claim(claim) => hints.claims.push(*claim),
             News::Namespaces => hints.namespaces = true,
             News::Secrets => hints.secrets = true,
+            News::Events => hints.events = true,
         }
     }
     hints.lanes.sort_unstable();

@@ -1,11 +1,12 @@
 //! Queues: depth, pause, resume, limits.
 
 use baton_core::Millis;
-use baton_proto::{PauseQueue, QueueLimits, QueueView, Time};
+use baton_proto::{Event, PauseQueue, QueueLimits, QueueView, Time};
 use baton_store::{Depth, Queue, QueueChange, Scope};
 
 use super::{audit, check_name};
 use crate::auth::Caller;
+use crate::events::Kind;
 use crate::{App, Error};
 
 /// Counting stops here: a longer queue is shown as this long.
@@ -106,7 +107,16 @@ async fn set(
     if !app.namespaces.is_disabled(namespace) {
         app.namespaces.limits(namespace).await?;
     }
+    let kind = change.paused_until.map(|until| until.map_or(Kind::QueueResumed, |_| Kind::QueuePaused));
     let queue = app.store.set_queue(namespace, name, change).await?;
+    if let Some(kind) = kind {
+        let now = app.time.now().await?;
+        app.events.plain(kind, || Event {
+            namespace: Some(namespace.to_owned()),
+            queue: Some(name.to_owned()),
+            ..Event::new(kind.as_str(), Time(now))
+        });
+    }
     audit::act(app, caller, action, name, detail, Some(namespace)).await?;
     app.backlogs.forget(queue.id);
     app.dispatcher.wake_queue(queue.id);

@@ -6,6 +6,7 @@ use baton_store::{NewWorker, Scope, WorkerFilter, WorkerInfo, WorkerStatus};
 
 use super::{check_name, check_text};
 use crate::auth::Caller;
+use crate::events::Kind;
 use crate::{App, Error};
 
 /// Most queues, types or labels one worker may name.
@@ -60,6 +61,7 @@ pub async fn one(app: &App, caller: &Caller, worker: RegisterWorker) -> Result<R
     if let Some(known) = app.workers.get(registered.id).await? {
         caller.may_act_for(known.id, known.key_id.as_deref(), &known.namespace)?;
         if registered.is_new {
+            app.events.worker(Kind::WorkerRegistered, registered.id, None);
             known.confirm(WorkerStatus::Online);
             // Nothing was claimed yet, so no answer can have been lost.
             known.last_claim_no.store(i64::MIN + 1, std::sync::atomic::Ordering::Relaxed);

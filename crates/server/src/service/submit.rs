@@ -19,6 +19,7 @@ use crate::app::SUBMIT_BATCH;
 use crate::auth::Caller;
 use crate::coalesce::Coalescer;
 use crate::dispatch::{Dispatcher, Offer};
+use crate::events::{Events, Kind};
 use crate::metrics::Metrics;
 use crate::{App, Error};
 
@@ -31,11 +32,13 @@ pub(crate) fn coalescer(
     store: Arc<dyn Store>,
     dispatcher: Arc<Dispatcher>,
     metrics: Arc<Metrics>,
+    events: Arc<Events>,
     batch_max: usize,
 ) -> Coalescer<Submission, Answered> {
     Coalescer::start(batch_max, None, move |submissions| {
-        let (store, dispatcher, metrics) = (store.clone(), dispatcher.clone(), metrics.clone());
-        async move { to_store(&*store, &dispatcher, &metrics, submissions).await }
+        let (store, dispatcher) = (store.clone(), dispatcher.clone());
+        let (metrics, events) = (metrics.clone(), events.clone());
+        async move { to_store(&*store, &dispatcher, &metrics, &events, submissions).await }
     })
 }
 
@@ -50,16 +53,22 @@ async fn to_store(
     store: &dyn Store,
     dispatcher: &Dispatcher,
     metrics: &Metrics,
+    events: &Events,
     submissions: Vec<Submission>,
 ) -> Result<Vec<Answered>, Error> {
+    let lanes = Lanes::of(events, &submissions);
     let runs: usize = submissions.iter().map(|submission| submission.runs.len()).sum();
     let offer = match runs <= HANDED_OUT_MAX {
         true => lane_to_offer(&submissions).and_then(|lane| dispatcher.offer(lane)),
         false => None,
     };
     let (answers, handed_out) = match offer {
-        Some(offer) => with_offer(store, metrics, submissions, offer, runs).await?,
-        None => (metrics.submit.at_store(store.submit(submissions)).await?, vec![]),
+        Some(offer) => with_offer(store, metrics, events, submissions, offer, &lanes).await?,
+        None => {
+            let answers = metrics.submit.at_store(store.submit(submissions)).await?;
+            lanes.tell(events, &answers);
+            (answers, vec![])
+        }
     };
     let taken = answers.iter().flatten().flatten().filter(|submitted| submitted.is_new).count();
     metrics.submit.runs.inc_by(taken as u64);
@@ -68,6 +77,24 @@ async fn to_store(
         Answered { handed_out: own.collect(), answer }
     };
     Ok(answers.into_iter().map(answered).collect())
+}
+
+/// The lanes of the runs of each submission, where somebody wants to hear of them.
+struct Lanes(Option<Vec<Vec<LaneId>>>);
+
+impl Lanes {
+    fn of(events: &Events, submissions: &[Submission]) -> Lanes {
+        let lanes = |submission: &Submission| submission.runs.iter().map(|run| run.lane.lane).collect();
+        let is_wanted = events.are_wanted(Kind::RunSubmitted.bit());
+        Lanes(is_wanted.then(|| submissions.iter().map(lanes).collect()))
+    }
+
+    fn tell(&self, events: &Events, answers: &[SubmitAnswer]) {
+        let Some(lanes) = &self.0 else { return };
+        let runs = answers.iter().zip(lanes).flat_map(|(answer, lanes)| answer.iter().flatten().zip(lanes));
+        let new = runs.filter(|(submitted, _)| submitted.is_new);
+        events.submitted(new.map(|(submitted, lane)| (submitted.run, *lane)));
+    }
 }
 
 /// The lane whose runs can go to whoever waits for them first. Where a key has a limit or a worker a warm cache, all who wait have
@@ -84,14 +111,18 @@ fn lane_to_offer(submissions: &[Submission]) -> Option<LaneId> {
 async fn with_offer(
     store: &dyn Store,
     metrics: &Metrics,
+    events: &Events,
     submissions: Vec<Submission>,
     offer: Offer,
-    runs: usize,
+    lanes: &Lanes,
 ) -> Result<(Vec<SubmitAnswer>, Vec<RunId>), Error> {
     metrics.claim.calls.inc();
+    let runs = submissions.iter().map(|submission| submission.runs.len()).sum();
     match metrics.submit.at_store(store.submit_and_claim(submissions, offer.request(runs))).await {
         Ok((answers, claimed)) => {
             let claimed = claimed.unwrap_or_default();
+            // Before the claim is: nobody hears of a run that was claimed before it was submitted.
+            lanes.tell(events, &answers);
             let handed_out = claimed.claimed.iter().map(|claimed| claimed.run).collect();
             offer.settle(Ok(claimed));
             Ok((answers, handed_out))
@@ -216,7 +247,7 @@ async fn put_in(app: &App, runs: Vec<NewRun>, admission: Admission) -> Result<Ve
     let submission = Submission { runs, dice };
     let answered = match alone {
         true => {
-            let answered = to_store(&*app.store, &app.dispatcher, &app.metrics, vec![submission]).await?;
+            let answered = to_store(&*app.store, &app.dispatcher, &app.metrics, &app.events, vec![submission]).await?;
             answered.into_iter().next().ok_or(Error::Internal)?
         }
         false => app.submits.call_one(submission).await?,

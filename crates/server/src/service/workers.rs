@@ -1,15 +1,18 @@
 //! Workers: list, get, drain, force offline, deregister.
 
-use baton_core::WorkerId;
+use baton_core::{RunId, State, WorkerId};
 use baton_proto::{HealthReport, Time, WorkerView};
-use baton_store::{Page, Scope, Worker, WorkerChange, WorkerFilter, WorkerStatus};
+use baton_store::{Page, RunFilter, Scope, Worker, WorkerChange, WorkerFilter, WorkerStatus};
 
 use super::audit;
 use crate::auth::Caller;
+use crate::events::Kind;
 use crate::{App, Error};
 
 /// Workers that are looked at in one go.
 const PAGE_WORKERS: usize = 1_000;
+/// Runs that are looked at in one go.
+const PAGE_RUNS: usize = 1_000;
 
 /// The word for a status.
 pub fn status_name(status: WorkerStatus) -> &'static str {
@@ -122,6 +125,7 @@ pub async fn retire(app: &App, caller: &Caller, worker: WorkerId) -> Result<(), 
 }
 
 async fn change(app: &App, worker: WorkerId, status: WorkerStatus, why: &str) -> Result<u64, Error> {
+    let held = held_before(app, worker, status).await?;
     let changed = app.store.set_worker(worker, status, why).await?;
     let WorkerChange { given_back, woken } = changed.ok_or_else(|| Error::no_worker(worker))?;
     match status {
@@ -132,11 +136,44 @@ async fn change(app: &App, worker: WorkerId, status: WorkerStatus, why: &str) ->
     }
     app.after().wake(&woken);
     app.after().tell(worker);
+    told(app, worker, status, why, held);
     if status == WorkerStatus::Offline {
         // Those of its runs that were to be cancelled have ended with it.
         app.ends.ring();
     }
     Ok(given_back)
+}
+
+/// The runs that a worker holds, where somebody wants to hear what becomes of them when it is gone.
+pub(crate) async fn held_before(app: &App, worker: WorkerId, status: WorkerStatus) -> Result<Vec<RunId>, Error> {
+    let mut held = Vec::new();
+    if status != WorkerStatus::Offline || !app.events.are_wanted(Kind::CHANGES) {
+        return Ok(held);
+    }
+    for state in [State::Assigned, State::Running] {
+        let filter = RunFilter { state: Some(state), worker: Some(worker), ..RunFilter::default() };
+        let mut after = None;
+        loop {
+            let page = app.store.runs(&filter, Page { after, limit: PAGE_RUNS }).await?;
+            after = page.last().map(|record| record.id);
+            held.extend(page.iter().map(|record| record.id));
+            if page.len() < PAGE_RUNS {
+                break;
+            }
+        }
+    }
+    Ok(held)
+}
+
+/// Tells those who listen that a worker has another status, and what became of the runs that it held.
+pub(crate) fn told(app: &App, worker: WorkerId, status: WorkerStatus, why: &str, held: Vec<RunId>) {
+    let kind = match status {
+        WorkerStatus::Online => Kind::WorkerRegistered,
+        WorkerStatus::Draining => Kind::WorkerDraining,
+        WorkerStatus::Offline => Kind::WorkerOffline,
+    };
+    app.events.worker(kind, worker, Some(why));
+    app.events.changed(held.into_iter().map(|run| (run, None, Some("given_back"))));
 }
 
 async fn get_after(app: &App, worker: WorkerId) -> Result<WorkerView, Error> {

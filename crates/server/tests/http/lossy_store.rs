@@ -157,6 +157,16 @@ passing_all_on! { Payloads:
     fn forget_payloads(ids: &[Uuid]) -> ();
 }
 
+passing_all_on! { Events:
+    fn write_events(count: u32, body: Bytes) -> i64;
+    fn events_after(position: i64, limit: usize) -> EventPage;
+    fn forget_events(age_ms: Millis, keep: i64, limit: usize) -> u64;
+    fn keep_event_server(server: &EventServer, for_ms: Millis) -> ();
+    fn event_servers(but: &str) -> OtherServers;
+    fn forget_event_servers() -> u32;
+    fn run_facts(runs: &[RunId]) -> Vec<Option<RunFacts>>;
+}
+
 passing_all_on! { Workflows:
     fn write_steps(writes: Vec<StepWrite>) -> Vec<StepAnswer>;
     fn suspend(suspensions: Vec<Suspension>) -> (Vec<SuspendAnswer>, Woken);

@@ -8,6 +8,7 @@ mod claims;
 mod connections;
 mod displaced;
 mod doors;
+mod events;
 mod explain;
 mod foreign_keys;
 mod generated_client;

@@ -3,7 +3,7 @@
 //! A hint names lanes and, after a colon, the lowest place that has become claimable there, so that the other
 //! server's cursor knows how far to go back. A word that begins with `w` names a worker there is news for,
 //! one that begins with `r` a run; `n` says that namespaces were changed, `s`
-//! that there is a new generation of the installation's secret.
+//! that there is a new generation of the installation's secret, `e` that somebody listens for other events than before.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -38,7 +38,11 @@ impl PostgresStore {
         let runs = hints.runs.iter().map(|run| Word::Run(*run));
         let runners = hints.runners.iter().map(|runner| Word::Runner(*runner));
         let claims = hints.claims.iter().map(|claim| Word::Claim(*claim));
-        let changed = [hints.namespaces.then_some(Word::Namespaces), hints.secrets.then_some(Word::Secrets)];
+        let changed = [
+            hints.namespaces.then_some(Word::Namespaces),
+            hints.secrets.then_some(Word::Secrets),
+            hints.events.then_some(Word::Events),
+        ];
         let changed = changed.into_iter().flatten();
         for payload in payloads(lanes.chain(workers).chain(runs).chain(runners).chain(claims).chain(changed)) {
             self.database.query(sql::NOTIFY_SERVERS, params![payload]).await?;
@@ -57,6 +61,7 @@ enum Word {
     Claim(ClaimNo),
     Namespaces,
     Secrets,
+    Events,
 }
 
 impl fmt::Display for Word {
@@ -70,6 +75,7 @@ impl fmt::Display for Word {
             Word::Claim(claim) => write!(f, "c{claim}"),
             Word::Namespaces => f.write_str("n"),
             Word::Secrets => f.write_str("s"),
+            Word::Events => f.write_str("e"),
         }
     }
 }
@@ -93,6 +99,9 @@ impl Word {
         }
         if word == "s" {
             return Some(Word::Secrets);
+        }
+        if word == "e" {
+            return Some(Word::Events);
         }
         match word.split_once(':') {
             Some((lane, place)) => Some(Word::Lane(lane.parse().ok()?, Some(place.parse().ok()?))),
@@ -230,6 +239,7 @@ async fn listen_once(
                         Word::Claim(claim) => hints.claims.push(claim),
                         Word::Namespaces => hints.namespaces = true,
                         Word::Secrets => hints.secrets = true,
+                        Word::Events => hints.events = true,
                     }
                 }
                 missed |= sender.try_send(hints).is_err();
@@ -264,9 +274,10 @@ mod tests {
             Word::Claim(12),
             Word::Namespaces,
             Word::Secrets,
+            Word::Events,
         ];
         let written = payloads(words.iter().copied());
-        assert_eq!(written, [format!("1,2:1700000000000,w{worker},r{run},3:0,m{runner},c12,n,s")]);
+        assert_eq!(written, [format!("1,2:1700000000000,w{worker},r{run},3:0,m{runner},c12,n,s,e")]);
         assert_eq!(parse(&written[0]), Some(words));
     }
 

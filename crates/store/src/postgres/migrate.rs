@@ -24,6 +24,7 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (15, "audit_origin", include_str!("../../migrations/postgres/0015_audit_origin.sql")),
     (16, "key_life", include_str!("../../migrations/postgres/0016_key_life.sql")),
     (17, "secrets", include_str!("../../migrations/postgres/0017_secrets.sql")),
+    (18, "events", include_str!("../../migrations/postgres/0018_events.sql")),
 ];
 
 /// The newest migration that was applied and the last one known, if it is newer.

@@ -15,6 +15,7 @@ mod connect;
 mod cursor;
 mod deal;
 mod end;
+mod events;
 mod expire;
 mod home;
 mod listen;

@@ -25,6 +25,14 @@ pub(super) const OFTEN: [&str; 11] = [
 ];
 
 statements! {
+    WRITE_EVENTS = "write_events.pg.sql";
+    READ_EVENT_CLOCK = "read_event_clock.sql";
+    LIST_EVENTS = "list_events.pg.sql";
+    FORGET_EVENTS = "forget_events.pg.sql";
+    KEEP_EVENT_SERVER = "keep_event_server.pg.sql";
+    LIST_EVENT_SERVERS = "list_event_servers.pg.sql";
+    FORGET_EVENT_SERVERS = "forget_event_servers.pg.sql";
+    READ_RUN_FACTS = "read_run_facts.pg.sql";
     NOTE_PAYLOAD = "note_payload.pg.sql";
     TOUCH_PAYLOAD = "touch_payload.pg.sql";
     LOOK_AT_PAYLOADS = "look_at_payloads.pg.sql";

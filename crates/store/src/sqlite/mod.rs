@@ -10,6 +10,7 @@ mod complete;
 mod connection;
 mod crew;
 mod end;
+mod events;
 mod expire;
 mod files;
 mod job;

@@ -10,6 +10,16 @@ macro_rules! statements {
 }
 
 statements! {
+    MOVE_EVENT_CLOCK = "move_event_clock.sqlite.sql";
+    INSERT_EVENTS = "insert_events.sqlite.sql";
+    READ_EVENT_CLOCK = "read_event_clock.sql";
+    LIST_EVENTS = "list_events.sqlite.sql";
+    FORGET_EVENTS = "forget_events.sqlite.sql";
+    KEEP_EVENT_SERVER = "keep_event_server.sqlite.sql";
+    DELETE_EVENT_SERVER = "delete_event_server.sqlite.sql";
+    LIST_EVENT_SERVERS = "list_event_servers.sqlite.sql";
+    FORGET_EVENT_SERVERS = "forget_event_servers.sqlite.sql";
+    READ_RUN_FACTS = "read_run_facts.sqlite.sql";
     NOTE_PAYLOAD = "note_payload.sqlite.sql";
     TOUCH_PAYLOAD = "touch_payload.sqlite.sql";
     LIST_PAYLOADS_TO_LOOK_AT = "list_payloads_to_look_at.sqlite.sql";

@@ -22,12 +22,15 @@ pub struct Hints {
     pub namespaces: bool,
     /// There is a new generation of the installation's secret.
     pub secrets: bool,
+    /// Somebody listens for other kinds of events than before.
+    pub events: bool,
 }
 
 impl Hints {
     /// True when there are none; to whoever listens, this says that some were missed.
     pub fn is_empty(&self) -> bool {
         let is_without_runs = self.lanes.is_empty() && self.workers.is_empty() && self.runs.is_empty();
-        is_without_runs && self.runners.is_empty() && self.claims.is_empty() && !self.namespaces && !self.secrets
+        let is_without_pools = self.runners.is_empty() && self.claims.is_empty();
+        is_without_runs && is_without_pools && !self.namespaces && !self.secrets && !self.events
     }
 }

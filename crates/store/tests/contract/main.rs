@@ -16,6 +16,7 @@ mod builds_retention;
 mod builds_submit;
 mod cancel;
 mod claim;
+mod events;
 mod expiry;
 mod fairness;
 mod finish;

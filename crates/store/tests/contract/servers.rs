@@ -21,6 +21,7 @@ async fn hints_reach_other_servers(rig: Rig) {
         claims: vec![5],
         namespaces: true,
         secrets: true,
+        events: true,
     };
     if !rig.store.is_shared() {
         rig.store.notify(&one).await.unwrap();

@@ -17,6 +17,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 use utoipa::IntoParams;
 
+use super::super::events::last_event_id;
 use super::super::extract::{Params, Path};
 use super::super::ok;
 use super::credentials::Shown;
@@ -46,7 +47,8 @@ pub(super) struct LogsQuery {
 
 /// Read a log: all of it, a page, a page that waits for lines, or a stream of events that follows.
 #[utoipa::path(get, path = "/api/builds/{id}/logs", tag = "builds", security(("build_token" = []), ("api_key" = ["read"])),
-    params(("id" = String, Path, description = "The build"), LogsQuery),
+    params(("id" = String, Path, description = "The build"), LogsQuery,
+        ("Last-Event-ID" = Option<String>, Header, description = "The number of the last line seen, as a stream that was cut off goes on")),
     responses((status = 200, body = BuildLogs), (status = 404, body = Problem), (status = 422, body = Problem)))]
 pub(super) async fn logs(
     State(app): State<App>,
@@ -60,7 +62,7 @@ pub(super) async fn logs(
     if !(1..=logs::LINES_MAX).contains(&limit) {
         return Err(Error::field("limit", format!("must be 1 to {}", logs::LINES_MAX)));
     }
-    let after = query.after.unwrap_or(0);
+    let after = last_event_id(&headers)?.or(query.after).unwrap_or(0);
     let wants_stream = headers.get(ACCEPT).is_some_and(|accept| accept.as_bytes().starts_with(b"text/event-stream"));
     if wants_stream || query.follow == Some(true) {
         let found = builds::visible(&app, &reader, Scope::Read, &id).await?;

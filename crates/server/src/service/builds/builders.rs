@@ -15,8 +15,9 @@ use baton_store::{Builder, NewWorker, Scope, WorkerInfo, WorkerStatus};
 use super::holder::{self, Proof};
 use super::{QUEUE, find, heard_of, logs, namespace_of};
 use crate::auth::Caller;
+use crate::events::Kind;
 use crate::polls::Poller;
-use crate::service::{audit, check_name, check_text, claim, register, run_id};
+use crate::service::{audit, check_name, check_text, claim, register, run_id, workers};
 use crate::workers::BUILDER_LABEL;
 use crate::{App, Error, crash};
 
@@ -138,14 +139,20 @@ async fn make_worker(
         ttl_ms: app.current().build_heartbeat_timeout_ms as Millis,
         key_id: Some(caller.key_id.clone()),
     };
-    Ok(app.store.register(worker).await?.id)
+    let registered = app.store.register(worker).await?;
+    if registered.is_new {
+        app.events.worker(Kind::WorkerRegistered, registered.id, None);
+    }
+    Ok(registered.id)
 }
 
 /// Takes an incarnation out of the game; what it held goes to others at once. Returns how many builds that were.
 async fn end(app: &App, worker: WorkerId, why: &str) -> Result<u64, Error> {
     app.workers.forget(worker);
+    let held = workers::held_before(app, worker, WorkerStatus::Offline).await?;
     let Some(change) = app.store.set_worker(worker, WorkerStatus::Offline, why).await? else { return Ok(0) };
     app.after().wake(&change.woken);
+    workers::told(app, worker, WorkerStatus::Offline, why, held);
     Ok(change.given_back)
 }
 

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use super::submit::{Wanted, once, take_in};
 use super::{Found, PLATFORM_GIT, QUEUE, find, logs, namespace_of, no_build, read};
 use crate::auth::Caller;
+use crate::events::Kind;
 use crate::polls::Poller;
 use crate::service::renew;
 use crate::service::{check_name, check_text, message};
@@ -249,6 +250,9 @@ async fn register(app: &App, caller: &Caller) -> Result<Arc<KnownWorker>, Error>
         if worker.is_none_or(|worker| worker.status == WorkerStatus::Offline) {
             registered = app.store.register(NewWorker { instance: None, ..new }).await?;
         }
+    }
+    if registered.is_new {
+        app.events.worker(Kind::WorkerRegistered, registered.id, None);
     }
     let known = app.workers.get(registered.id).await?.ok_or(Error::Internal)?;
     heard_of(app, &known).await?;

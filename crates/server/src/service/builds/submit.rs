@@ -179,6 +179,7 @@ async fn put_in(app: &App, wanted: Wanted) -> Result<SubmittedBuild, Error> {
         app.metrics.submit.runs.inc();
         app.metrics.retry.runs.inc_by(u64::from(retry_of.is_some()));
         app.after().wake(&Woken { lanes: vec![lane.lane], later: vec![], relatives: false });
+        app.events.submitted([(submitted.run, lane.lane)].into_iter());
     }
     let state = match submitted.is_new {
         true => baton_core::State::Pending,

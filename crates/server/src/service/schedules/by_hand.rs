@@ -89,6 +89,6 @@ async fn start(
     let started = app.store.fire_by_hand(schedule.number, kind, runs).await?;
     drop(admission);
     let started = started.ok_or_else(|| Error::NotFound { what: "schedule", id: schedule.id.clone() })?;
-    tell(app, lane, &started, timeout_ms);
+    tell(app, schedule, lane, &started, timeout_ms);
     Ok(started)
 }

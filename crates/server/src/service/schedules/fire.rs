@@ -3,11 +3,13 @@
 use baton_core::cron::Cron;
 use baton_core::schedule::Overlap;
 use baton_core::{Millis, RunId};
+use baton_proto::{Event, Time};
 use baton_store::{Fire, FireAnswer, Lane, Missed, Schedule, ScheduleChange, Scope, Submitted, Woken};
 
 use super::spec::Spec;
 use crate::allowance::Admission;
 use crate::auth::Caller;
+use crate::events::Kind;
 use crate::service::{cancel, workflows};
 use crate::{App, Error};
 
@@ -76,7 +78,7 @@ pub(crate) async fn one(app: &App, schedule: &Schedule, now: Millis, most: usize
                 );
             }
             let started: Vec<Submitted> = started.into_iter().map(|(_, submitted)| submitted).collect();
-            tell(app, lane, &started, timeout_ms);
+            tell(app, schedule, lane, &started, timeout_ms);
             Ok(started.iter().filter(|submitted| submitted.is_new).count())
         }
         FireAnswer::Stale => Ok(0),
@@ -99,11 +101,18 @@ pub(super) async fn admit(app: &App, namespace: &str, lane: Lane, count: usize) 
 }
 
 /// Wakes whoever waits for these runs.
-pub(super) fn tell(app: &App, lane: Lane, started: &[Submitted], timeout_ms: Option<Millis>) {
+pub(super) fn tell(app: &App, schedule: &Schedule, lane: Lane, started: &[Submitted], timeout_ms: Option<Millis>) {
     let mut woken = Woken::default();
     let mut new = 0;
     for submitted in started.iter().filter(|submitted| submitted.is_new) {
         new += 1;
+        app.events.submitted([(submitted.run, lane.lane)].into_iter());
+        app.events.plain(Kind::ScheduleFired, || Event {
+            namespace: Some(schedule.namespace.clone()),
+            schedule: Some(schedule.id.clone()),
+            run_id: Some(submitted.run.to_string()),
+            ..Event::new(Kind::ScheduleFired.as_str(), Time(submitted.submitted_at))
+        });
         let wait = submitted.due_at - submitted.submitted_at;
         if wait > 0 {
             woken.later.push((lane.lane, wait));

@@ -69,6 +69,7 @@ pub async fn many(
                 if child.is_new {
                     app.metrics.submit.runs.inc();
                     note(&mut woken, lane, &child);
+                    app.events.submitted([(child.run, lane)].into_iter());
                 }
                 timeout_ms.inspect(|ms| app.deadlines.ring_in(*ms));
                 Ok(child)

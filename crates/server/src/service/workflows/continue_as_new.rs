@@ -1,5 +1,6 @@
 //! continue_as_new: a workflow ends, and another run goes on in its place with a new input and an empty memory.
 
+use baton_core::State;
 use baton_store::{Due, Lane, LeaseRef, NewRun, Submitted};
 use bytes::Bytes;
 
@@ -42,6 +43,10 @@ pub async fn one(app: &App, lease: LeaseRef, input: Bytes) -> Result<Submitted, 
     }
     let after = app.after();
     after.wake(&answer.woken);
+    if next.is_new {
+        app.events.changed([(run, Some(State::Completed), None)].into_iter());
+        app.events.submitted([(next.run, lane.lane)].into_iter());
+    }
     // Those who wait for the run follow it to its successor.
     app.watchers.ended([run].into_iter());
     app.ends.ring();

@@ -36,6 +36,7 @@ async fn after_completed(app: &App, caller: &Caller, run: RunId) -> Result<Submi
     let mut woken = Woken::default();
     note(&mut woken, lane.lane, &submitted);
     app.after().wake(&woken);
+    app.events.submitted([(submitted.run, lane.lane)].into_iter());
     audit::of_run(app, caller, "run.retry", &record, &format!("as {}", submitted.run)).await?;
     Ok(submitted)
 }

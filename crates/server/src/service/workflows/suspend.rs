@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use baton_core::Millis;
 use baton_core::retry::INTERVAL_MS_MAX;
+use baton_core::{Millis, State};
 use baton_store::{Due, Message, StepKind, Store, SuspendAnswer, Suspension};
 use bytes::Bytes;
 
@@ -34,13 +34,16 @@ pub(crate) fn coalescer(
         async move {
             let runs: Vec<_> = suspensions.iter().map(|suspension| suspension.lease.run).collect();
             let (answers, woken) = metrics.suspend.at_store(store.suspend(suspensions)).await?;
-            for (run, answer) in runs.into_iter().zip(&answers) {
+            for (run, answer) in runs.iter().zip(&answers) {
                 if let SuspendAnswer::Suspended { .. } = answer {
                     metrics.suspend.runs.inc();
-                    metrics.queues.let_go(run, false);
+                    metrics.queues.let_go(*run, false);
                 }
             }
             after.wake(&woken);
+            let slept = |answer: &SuspendAnswer| matches!(answer, SuspendAnswer::Suspended { .. });
+            let asleep = runs.into_iter().zip(&answers).filter(|(_, answer)| slept(answer));
+            after.events.changed(asleep.map(|(run, _)| (run, Some(State::Sleeping), None)));
             Ok(answers)
         }
     })

@@ -131,6 +131,11 @@ async fn a_stream_follows_until_the_build_has_ended(on: On) {
     until("event: end").await;
     assert!(seen.contains("Build completed successfully"), "{seen}");
     assert!(seen.contains("content-type: text/event-stream") && seen.contains("id: 3"), "{seen}");
+    // Whoever was cut off goes on after what it saw last.
+    let again = server.request("GET", &path).header(API_KEY_HEADER, KEY).header("accept", "text/event-stream");
+    let rest = server.send(again.header("last-event-id", "2"), "").await;
+    let rest = String::from_utf8_lossy(&rest.body).into_owned();
+    assert!(rest.starts_with("id: 3\n") && rest.contains("first words") && !rest.contains("assigned"), "{rest}");
 }
 
 async fn only_the_holder_writes(on: On) {

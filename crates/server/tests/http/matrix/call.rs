@@ -70,7 +70,12 @@ impl Row {
         ] {
             path = path.replace(placeholder, thing);
         }
-        if self.path == "/api/workers/poll" { path + "?worker_id=<builder>" } else { path }
+        match self.path {
+            "/api/workers/poll" => path + "?worker_id=<builder>",
+            // Otherwise it does not end.
+            "/api/v1/events" => path + "?wait_ms=1",
+            _ => path,
+        }
     }
 
     /// True when the request names something that others may not know of.

@@ -127,6 +127,7 @@ pub const ROWS: &[Row] = &[
     row("HEAD", "/api/v1/uploads/{id}", Owner, ""),
     row("PATCH", "/api/v1/uploads/{id}", Owner, "raw:"),
     row("DELETE", "/api/v1/uploads/{id}", Owner, ""),
+    own("GET", "/api/v1/events", Read, ""),
     // Runs.
     own("GET", "/api/v1/runs", Read, ""),
     row("POST", "/api/v1/runs", Submit, r#"{"queue":"<queue>","type":"order"}"#),

@@ -1,0 +1,2 @@
+-- The position of the last event.
+select last from event_clock
