@@ -67,13 +67,7 @@ pub(crate) struct Book<'a> {
 }
 
 impl Book<'_> {
-    pub(crate) fn add(
-        &mut self,
-        name: &str,
-        labels: &'static [&'static str],
-        help: &'static str,
-        metric: impl Metric + EncodeMetric,
-    ) {
+    pub(crate) fn add(&mut self, name: &str, labels: &'static [&'static str], help: &'static str, metric: impl Metric) {
         self.described.push(described(name, labels, help, &metric));
         self.registry.register(name, help, metric);
     }
@@ -84,7 +78,7 @@ impl Book<'_> {
         verb: &str,
         suffix: &'static str,
         labels: &'static [&'static str],
-        metric: impl Metric + EncodeMetric,
+        metric: impl Metric,
     ) {
         let help = match suffix {
             "" => {
