@@ -29,9 +29,9 @@ impl EventFilter {
     pub fn of_kinds(mut self, words: &str) -> Result<EventFilter, Error> {
         for word in words.split(',').map(str::trim).filter(|word| !word.is_empty()) {
             let known = Kind::ALL.map(Kind::as_str).join(", ");
-            self.kinds |= Kind::named(word).ok_or_else(|| Error::InvalidField {
-                field: "kind",
-                why: format!("must be one of {known}, or what stands before their dot, not {word:?}"),
+            self.kinds |= Kind::named(word).ok_or_else(|| {
+                let why = format!("must be one of {known}, or what stands before their dot, not {word:?}");
+                Error::field("kind", why)
             })?;
         }
         Ok(self)

@@ -77,7 +77,7 @@ pub(super) async fn listen(
         ..EventFilter::default()
     };
     if query.wait_ms.is_some_and(|ms| ms > WAIT_MS_MAX) {
-        return Err(Error::InvalidField { field: "wait_ms", why: format!("must be at most {WAIT_MS_MAX}") });
+        return Err(Error::field("wait_ms", format!("must be at most {WAIT_MS_MAX}")));
     }
     let listening = Listen {
         filter: filter.of_kinds(query.kind.as_deref().unwrap_or_default())?,
@@ -102,7 +102,7 @@ pub(super) async fn listen(
 pub(super) fn last_event_id<N: std::str::FromStr>(headers: &HeaderMap) -> Result<Option<N>, Error> {
     let Some(value) = headers.get(LAST_EVENT_ID).filter(|value| !value.is_empty()) else { return Ok(None) };
     let number = value.to_str().ok().and_then(|text| text.trim().parse().ok());
-    let wrong = || Error::InvalidField { field: "Last-Event-ID", why: "must be the id of an event".into() };
+    let wrong = || Error::field("Last-Event-ID", "must be the id of an event");
     number.map(Some).ok_or_else(wrong)
 }
 

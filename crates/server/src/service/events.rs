@@ -69,7 +69,7 @@ pub async fn listen(app: &App, caller: &Caller, mut listen: Listen) -> Result<Li
         (None, own) => listen.filter.namespace = own.clone(),
     }
     if listen.after.is_some_and(|after| after < 0) {
-        return Err(Error::InvalidField { field: "after", why: "must be the id of an event".into() });
+        return Err(Error::field("after", "must be the id of an event"));
     }
     let (all, own) = app.events.listeners(&caller.key_id);
     if all >= LISTENERS_MAX || own >= LISTENERS_PER_KEY_MAX {

@@ -151,7 +151,7 @@ pub(crate) async fn held_before(app: &App, worker: WorkerId, status: WorkerStatu
         return Ok(held);
     }
     for state in [State::Assigned, State::Running] {
-        let filter = RunFilter { state: Some(state), worker: Some(worker), ..RunFilter::default() };
+        let filter = RunFilter { states: vec![state], worker: Some(worker), ..RunFilter::default() };
         let mut after = None;
         loop {
             let page = app.store.runs(&filter, Page { after, limit: PAGE_RUNS }).await?;
