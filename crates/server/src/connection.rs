@@ -206,7 +206,9 @@ where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let activity = open.activity.clone();
-    if !accepted.is_proxy && let Some(delay) = open.address.delay() {
+    if !accepted.is_proxy
+        && let Some(delay) = open.address.delay()
+    {
         accepted.set_buffer(WAITING_BYTES);
         tokio::select! {
             () = tokio::time::sleep(delay) => {}

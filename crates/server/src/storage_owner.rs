@@ -65,4 +65,3 @@ pub async fn adopt_storage(settings: &Settings) -> Result<String, String> {
     store.close().await;
     Ok(storage.name().to_owned())
 }
-

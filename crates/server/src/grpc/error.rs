@@ -16,9 +16,11 @@ pub const DOMAIN: &str = "baton";
 fn code(error: &Error) -> Code {
     match error {
         Error::Malformed(_) | Error::Invalid(_) | Error::InvalidField { .. } => Code::InvalidArgument,
-        Error::NoCredential | Error::NoCertifiedKey | Error::BadCredential(_) | Error::TokenExpired(_) | Error::NotShown(_) => {
-            Code::Unauthenticated
-        }
+        Error::NoCredential
+        | Error::NoCertifiedKey
+        | Error::BadCredential(_)
+        | Error::TokenExpired(_)
+        | Error::NotShown(_) => Code::Unauthenticated,
         Error::Forbidden(_) => Code::PermissionDenied,
         Error::NotFound { .. } => Code::NotFound,
         Error::KeyReused => Code::AlreadyExists,

@@ -148,9 +148,7 @@ impl LocalProvider {
         };
         let mut command = Command::new(program);
         command.arg0(process_name(id)).arg("agent");
-        let is_own = |name: &str| ["BATON_", "AWS_"].iter().any(|prefix| name.starts_with(prefix));
-        for (name, _) in std::env::vars_os().filter(|(name, _)| is_own(&name.to_string_lossy())) {
-            // The server's keys, and those of its storage, are none of the agent's business.
+        for (name, _) in std::env::vars_os().filter(|(name, _)| is_the_servers(&name.to_string_lossy())) {
             command.env_remove(name);
         }
         command
@@ -368,6 +366,12 @@ impl Provider for LocalProvider {
     fn is_here(&self, machine_id: &str) -> bool {
         self.host().is_ok_and(|host| machine_id.starts_with(&format!("{host}-")))
     }
+}
+
+/// Whether a variable is for the server alone: its keys, and those of its storage, are none of an
+/// agent's business.
+fn is_the_servers(variable: &str) -> bool {
+    ["BATON_", "AWS_"].iter().any(|prefix| variable.starts_with(prefix))
 }
 
 #[cfg(test)]

@@ -180,3 +180,18 @@ fn options_are_for_agents() {
     spec.options.insert("image".into(), "x".into());
     assert!(provider.check(&spec).is_err());
 }
+
+#[test]
+fn keys_of_the_server_and_its_storage_do_not_reach_agents() {
+    for (variable, is_removed) in [
+        ("BATON_API_KEY", true),
+        ("BATON_MASTER_KEY", true),
+        ("AWS_SECRET_ACCESS_KEY", true),
+        ("AWS_SESSION_TOKEN", true),
+        ("PATH", false),
+        ("HOME", false),
+        ("MY_AWS_PROFILE", false),
+    ] {
+        assert_eq!(is_the_servers(variable), is_removed, "{variable}");
+    }
+}

@@ -360,6 +360,8 @@ mod tests {
         let second = MasterKeys::with_first(MasterKey::fresh(&entropy), Some(first.clone()));
         assert_eq!(second.write(&path, true).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(source.load().await.unwrap().unwrap().ids(), first.ids());
+        // A rotation that was killed has left its draft.
+        std::fs::write(home.path().join(format!(".{MASTER_KEY_FILE}.new")), "half a k").unwrap();
         second.write(&path, false).unwrap();
         assert_eq!(source.load().await.unwrap().unwrap().ids(), second.ids());
         assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 1, "no drafts are left");

@@ -22,6 +22,9 @@ const HANDSHAKE: u8 = 0x16;
 const FIRST_BYTES: usize = 16;
 /// How a client that speaks HTTP/2 at once begins.
 const HTTP2: &[u8] = b"PRI";
+const HTTP2_PREFACE_BYTES: usize = 24;
+const HTTP2_FRAME_HEAD_BYTES: usize = 9;
+const HTTP2_HEADERS: u8 = 1;
 /// How long a client may take to read why it is turned away.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// What is read of a client that is turned away, so that it gets to read why.
@@ -90,6 +93,10 @@ where
         Some(byte) if byte.is_ascii_alphabetic() => {
             // As many of these as requests without a credential.
             if address.admit(&app.settings, &HeaderMap::new()).is_ok() {
+                if first[..length].starts_with(HTTP2) {
+                    // A client that is told before it has asked gives its request up without a word.
+                    let _ = tokio::time::timeout(FAREWELL, request_of_http2(&mut io, length)).await;
+                }
                 farewell(&mut io, &answer(&first[..length])).await;
             }
             return Err(Failed::Plain);
@@ -134,6 +141,23 @@ fn failed(error: io::Error) -> Failed {
 }
 
 /// The last words to a client, which has a moment to read them.
+/// Reads until a client that speaks HTTP/2 has asked for something. So many bytes of it were read
+/// before.
+async fn request_of_http2(io: &mut (impl AsyncRead + Unpin), read: usize) -> io::Result<()> {
+    let mut left = io.take(FAREWELL_BYTES);
+    let mut skipped = HTTP2_PREFACE_BYTES.saturating_sub(read);
+    loop {
+        let mut skip = vec![0; skipped];
+        left.read_exact(&mut skip).await?;
+        let mut head = [0; HTTP2_FRAME_HEAD_BYTES];
+        left.read_exact(&mut head).await?;
+        if head[3] == HTTP2_HEADERS {
+            return Ok(());
+        }
+        skipped = u32::from_be_bytes([0, head[0], head[1], head[2]]).min(FAREWELL_BYTES as u32) as usize;
+    }
+}
+
 async fn farewell(io: &mut (impl AsyncRead + AsyncWrite + Unpin), words: &[u8]) {
     let said = async {
         io.write_all(words).await?;
@@ -220,6 +244,17 @@ mod tests {
         let frames = answer(b"PRI * HTTP/2.0\r\n");
         assert_eq!(usize::from(frames[11]), frames.len() - 18);
         assert!(USE_HTTPS.len() + 8 <= u8::MAX.into());
+    }
+
+    #[tokio::test]
+    async fn a_client_of_http2_is_heard_out_until_it_asks() {
+        let frame = |kind: u8, payload: &[u8]| [&[0, 0, payload.len() as u8, kind, 0, 0, 0, 0, 1], payload].concat();
+        let sent = [b" HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(4, &[1; 6]), frame(8, &[2; 4]), frame(1, b"ask")];
+        let sent = sent.concat();
+        let mut io = &sent[..];
+        request_of_http2(&mut io, HTTP2_PREFACE_BYTES - 19).await.unwrap();
+        assert_eq!(io, b"ask");
+        assert!(request_of_http2(&mut &sent[..40], HTTP2_PREFACE_BYTES - 19).await.is_err(), "it never asks");
     }
 
     #[tokio::test]

@@ -184,6 +184,9 @@ async fn a_server_without_the_new_master_key_says_so_and_goes_on_until_it_gets_i
     .await;
     let (worker, _) = two.held().await;
     write(&paths[0], &[&new, &old]);
+    // What the next rotation takes is shown before.
+    let before = one.client.secret_status().await.unwrap();
+    assert_eq!((before.key_id, &before.key_ids[0]), (token::master_key_id(&old), &token::master_key_id(&new)));
     let rotated = one.client.rotate_secret(&RotateSecret::default()).await.unwrap();
     let ids = [&new, &old].map(|key| token::master_key_id(key));
     assert_eq!((&rotated.key_id, &rotated.key_id_before), (&ids[0], &ids[1]));
@@ -198,6 +201,13 @@ async fn a_server_without_the_new_master_key_says_so_and_goes_on_until_it_gets_i
     one.client.complete(&run.run_id, &complete(&run.lease)).await.unwrap();
     let refused = two.client.rotate_secret(&RotateSecret::default()).await;
     assert_eq!(refusal(refused), "409 conflict");
+    // A lease that only the other server can read is not lost: this one cannot tell.
+    one.submit().await;
+    let newer = one.claim(&worker).await;
+    assert!(newer.lease.starts_with("bl_g2_"), "{}", newer.lease);
+    let unknown = two.client.complete(&newer.run_id, &complete(&newer.lease)).await;
+    assert_eq!(refusal(unknown), "503 unavailable");
+    one.client.complete(&newer.run_id, &complete(&newer.lease)).await.unwrap();
     write(&paths[1], &[&new]);
     assert_eq!(two.client.secret_status().await.unwrap().trouble, None);
     two.submit().await;
