@@ -64,8 +64,7 @@ async fn batches_that_are_old_or_too_many_are_forgotten(rig: Rig) {
 async fn positions_of_several_servers_have_no_gaps_and_are_seen_in_order(rig: Rig) {
     const EACH: usize = 25;
     let mut writing = tokio::task::JoinSet::new();
-    let servers = rig.servers(4).await;
-    for server in servers.iter().cloned() {
+    for server in rig.servers(4).await {
         writing.spawn(async move {
             for _ in 0..EACH {
                 server.write_events(3, Bytes::from_static(b"x")).await.unwrap();
