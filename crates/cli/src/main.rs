@@ -23,8 +23,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use commands::{
-    agent, audit, build, completion, context, doctor, events, key, login, man, namespace, pool, queue, run, schedule, secret,
-    serve, settings, storage, submit, worker, workflow,
+    agent, audit, build, completion, context, doctor, events, key, login, man, namespace, pool, queue, run, schedule,
+    secret, serve, settings, storage, submit, worker, workflow,
 };
 use connection::Connection;
 use exit::Exit;
@@ -212,6 +212,7 @@ impl Command {
             | Command::Settings(_)
             | Command::Storage(_)
             | Command::Audit(_)
+            | Command::Events(_)
             | Command::Doctor(_)
             | Command::Bench(_) => true,
         }
