@@ -37,6 +37,7 @@ const OPERATION_IDS: &[(&str, &str, &str)] = &[
     ("post", "/api/v1/builds/{id}/result", "endGitBuild"),
     ("get", "/api/v1/cache/{sha256}", "getCachedFile"),
     ("put", "/api/v1/cache/{sha256}", "putCachedFile"),
+    ("get", "/api/v1/events", "followEvents"),
     ("get", "/api/v1/keys", "listKeys"),
     ("post", "/api/v1/keys", "createKey"),
     ("delete", "/api/v1/keys/{id}", "revokeKey"),
