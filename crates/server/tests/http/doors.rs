@@ -39,12 +39,12 @@ async fn refusals_are_problem_details_for_those_who_accept_them(on: On) {
         assert_eq!((answer.status, answer.header("content-type")), (status, DETAILS), "{method} {path}");
         assert_eq!(answer.json()["status"], status, "{method} {path}");
     }
-    // Nobody else sees another answer than before, and what is no refusal stays as it is.
+    // Nobody else sees another shape, and what is no refusal stays as it is.
     for accept in ["*/*", "application/json"] {
         let answer = server.send(asked(&server, "GET", "/nowhere", "accept", accept), "").await;
         assert_eq!(answer.header("content-type"), "application/json", "{accept}");
         let members: Vec<_> = answer.json().as_object().unwrap().keys().cloned().collect();
-        assert_eq!(members, ["code", "error"]);
+        assert_eq!(members, ["code", "error", "request_id"]);
     }
     let fine = server.send(asked(&server, "GET", "/api/v1/runs", "accept", DETAILS), "").await;
     assert_eq!((fine.status, fine.header("content-type")), (200, "application/json"));
