@@ -45,6 +45,11 @@ impl Origins {
         origins.map(origin).collect::<Result<_, _>>().map(Origins)
     }
 
+    /// True when no page may call the API.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     fn allow(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let origin = headers.get(header::ORIGIN)?;
         let asked = origin.to_str().ok()?;

@@ -1,10 +1,8 @@
 //! Entity tags: whoever reads the same thing again and again is told that it has not changed, without its bytes.
 
 use axum::body::{Body, HttpBody, to_bytes};
-use axum::extract::{MatchedPath, Request};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, Method, StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use sha2::{Digest, Sha256};
 
 use crate::Error;
@@ -26,13 +24,11 @@ pub(super) fn has_tags(route: &str) -> bool {
     SINGLE.contains(&route)
 }
 
-/// Tags answers of single reads, and leaves out the bytes of those that the caller has.
-pub(super) async fn tag(matched: Option<MatchedPath>, request: Request, next: Next) -> Response {
-    let is_single = request.method() == Method::GET && matched.is_some_and(|path| has_tags(path.as_str()));
-    let known = request.headers().get(header::IF_NONE_MATCH).cloned();
-    let response = next.run(request).await;
+/// Tags the answer of a single read, and leaves out its bytes if the caller has them: `known` is what
+/// it said with If-None-Match.
+pub(super) async fn tag(response: Response, known: Option<&HeaderValue>) -> Response {
     let is_small = response.body().size_hint().upper().is_some_and(|bytes| bytes <= TAGGED_BYTES_MAX);
-    if !is_single || !is_small || response.status() != StatusCode::OK {
+    if !is_small || response.status() != StatusCode::OK {
         return response;
     }
     let (mut head, body) = response.into_parts();

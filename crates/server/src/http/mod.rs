@@ -57,7 +57,7 @@ const CLAIMING: [&str; 2] = ["/api/v1/builds/pending", "/api/workers/poll"];
 pub fn router(app: App) -> Router {
     let (router, document) = openapi::documented();
     let document = Bytes::from(document.to_string());
-    router
+    let router = router
         .route(
             "/openapi.json",
             axum::routing::get(async move || (Extension(SharedByAll), bytes_of_json(StatusCode::OK, document.clone()))),
@@ -67,12 +67,12 @@ pub fn router(app: App) -> Router {
             let why = "this path does not take that method; see /openapi.json";
             problem::refusal(StatusCode::METHOD_NOT_ALLOWED, Problem::new(why, "method_not_allowed"))
         })
-        .layer(middleware::from_fn(etag::tag))
-        .layer(middleware::from_fn_with_state(app.clone(), count))
-        // Outside of it, because it refuses, too.
-        .layer(middleware::from_fn(problem::in_detail))
-        .layer(middleware::from_fn_with_state(app.clone(), cors::allow))
-        .with_state(app)
+        // One layer for all that requests have in common: each moves the whole of a request's future.
+        .layer(middleware::from_fn_with_state(app.clone(), count));
+    match app.cors.is_empty() {
+        true => router.with_state(app),
+        false => router.layer(middleware::from_fn_with_state(app.clone(), cors::allow)).with_state(app),
+    }
 }
 
 async fn no_route(headers: http::HeaderMap) -> Response {
@@ -85,6 +85,7 @@ async fn no_route(headers: http::HeaderMap) -> Response {
 /// Counts requests, times those that do not wait for work, and sees through those that change something.
 async fn count(State(app): State<App>, matched: Option<MatchedPath>, mut request: Request, next: Next) -> Response {
     let begun = Instant::now();
+    let in_detail = problem::accepts(request.headers());
     let method = method_label(request.method());
     let route = matched.as_ref().map_or("none", MatchedPath::as_str).to_owned();
     let waits = route.ends_with("/claim")
@@ -112,7 +113,10 @@ async fn count(State(app): State<App>, matched: Option<MatchedPath>, mut request
                 if !waits && let Err(error) = app.answers.may_read().await {
                     return (error.into_response(), 0);
                 }
-                let response = next.clone().run(Request::from_parts(parts.clone(), Body::empty())).await;
+                let mut response = next.clone().run(Request::from_parts(parts.clone(), Body::empty())).await;
+                if etag::has_tags(&route) {
+                    response = etag::tag(response, parts.headers.get(header::IF_NONE_MATCH)).await;
+                }
                 let size = answers::size(&response);
                 (response, size)
             };
@@ -137,7 +141,7 @@ async fn count(State(app): State<App>, matched: Option<MatchedPath>, mut request
     }
     let seconds = (!waits).then(|| begun.elapsed().as_secs_f64());
     app.metrics.answered_request(method, route, response.status().as_u16(), seconds);
-    response
+    if in_detail { problem::in_detail(response, answer.about().request_id) } else { response }
 }
 
 /// Few labels, whatever clients make up: each is kept for good.

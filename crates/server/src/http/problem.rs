@@ -3,8 +3,6 @@
 use std::fmt::Write;
 
 use axum::body::Body;
-use axum::extract::Request;
-use axum::middleware::Next;
 use axum::response::Response;
 use baton_proto::{Problem, ProblemDetails};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -25,13 +23,8 @@ pub(super) fn refusal(status: StatusCode, problem: Problem) -> Response {
     response
 }
 
-/// Gives refusals as problem details to those who accept them.
-pub(super) async fn in_detail(request: Request, next: Next) -> Response {
-    if !accepts(request.headers()) {
-        return next.run(request).await;
-    }
-    let request_id = request.extensions().get::<Answer>().and_then(|answer| answer.about().request_id);
-    let response = next.run(request).await;
+/// A refusal as problem details, for a caller that accepts them.
+pub(super) fn in_detail(response: Response, request_id: Option<String>) -> Response {
     let Some(problem) = response.extensions().get::<Problem>().cloned() else { return response };
     let (mut head, _) = response.into_parts();
     let details = details(head.status, problem, request_id);
@@ -40,7 +33,8 @@ pub(super) async fn in_detail(request: Request, next: Next) -> Response {
     Response::from_parts(head, Body::from(serde_json::to_vec(&details).unwrap_or_default()))
 }
 
-fn accepts(headers: &HeaderMap) -> bool {
+/// True for a caller that accepts problem details.
+pub(super) fn accepts(headers: &HeaderMap) -> bool {
     let lists = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     lists.flat_map(|list| list.split(',')).any(|one| {
         let mut parts = one.split(';').map(str::trim);
