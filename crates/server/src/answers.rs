@@ -140,7 +140,7 @@ pub struct Origin {
     /// Where it comes from: the other end of the connection, or what a trusted proxy says.
     pub address: Option<IpAddr>,
     /// What it is called in the audit log and in the answer's `x-request-id`.
-    pub request_id: String,
+    pub request_id: Arc<str>,
 }
 
 /// What a request is for: never its path, which may hold anything.
@@ -162,20 +162,26 @@ impl Route {
 }
 
 /// What is known of a request when it has been answered.
-pub(crate) struct About {
-    pub(crate) route: Option<Route>,
-    pub(crate) caller: Option<Arc<Caller>>,
-    pub(crate) request_id: Option<String>,
+pub(crate) struct About<'a> {
+    pub(crate) route: Option<&'a Route>,
+    pub(crate) key_id: Option<&'a str>,
+    pub(crate) request_id: Option<&'a str>,
 }
 
 /// An answer: whose it is, and the room that it has.
 #[derive(Clone, Debug)]
-pub struct Answer(Arc<Mutex<State>>);
+pub struct Answer(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    /// Apart from the rest: lines of the log name it, whatever is locked.
+    origin: Option<Origin>,
+    state: Mutex<State>,
+}
 
 #[derive(Debug)]
 struct State {
     connection: Option<Connection>,
-    origin: Option<Origin>,
     route: Option<Route>,
     /// What its caller's key lacks.
     refusal: Option<String>,
@@ -186,9 +192,9 @@ struct State {
 }
 
 impl State {
-    fn owner(&self) -> Option<Owner> {
+    fn owner(&self, origin: Option<&Origin>) -> Option<Owner> {
         let key = self.caller.as_ref().map(|caller| Owner::Key(caller.key_id.clone()));
-        let address = || self.origin.as_ref()?.address.map(network).map(Owner::Address);
+        let address = || origin?.address.map(network).map(Owner::Address);
         key.or_else(address)
     }
 }
@@ -197,11 +203,12 @@ impl Answer {
     /// One that has no room yet.
     pub fn new(connection: Option<Connection>, origin: Option<Origin>) -> Answer {
         let (route, refusal, caller, rooms, making) = (None, None, None, Vec::new(), [None, None]);
-        Answer(Arc::new(Mutex::new(State { connection, origin, route, refusal, caller, rooms, making })))
+        let state = Mutex::new(State { connection, route, refusal, caller, rooms, making });
+        Answer(Arc::new(Shared { origin, state }))
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        change(&mut self.0.lock().expect("nobody panics while holding it"))
+        change(&mut self.0.state.lock().expect("nobody panics while holding it"))
     }
 
     /// Makes an answer, for which room is noted here.
@@ -209,25 +216,34 @@ impl Answer {
         ANSWER.scope(self.clone(), making)
     }
 
+    /// Makes an answer at once, which names the request.
+    pub(crate) fn named<T>(&self, making: impl FnOnce() -> T) -> T {
+        ANSWER.sync_scope(self.clone(), making)
+    }
+
     /// Notes that the answer which is being made is for this caller, whose key is good.
     pub fn is_for(caller: &Arc<Caller>) {
         let _ = ANSWER.try_with(|answer| answer.belongs_to(caller));
     }
 
+    fn owner(&self) -> Option<Owner> {
+        self.with(|state| state.owner(self.0.origin.as_ref()))
+    }
+
     /// Whose answer is being made.
     pub(crate) fn current_owner() -> Option<Owner> {
-        ANSWER.try_with(|answer| answer.with(|state| state.owner())).ok().flatten()
+        ANSWER.try_with(Answer::owner).ok().flatten()
     }
 
     /// The request whose answer is being made.
     pub(crate) fn current_origin() -> Option<Origin> {
-        ANSWER.try_with(|answer| answer.with(|state| state.origin.clone())).ok().flatten()
+        ANSWER.try_with(|answer| answer.0.origin.clone()).ok().flatten()
     }
 
     /// What the request is called whose answer is being made.
-    pub(crate) fn current_request_id() -> Option<String> {
-        let id = |state: &mut State| state.origin.as_ref().map(|origin| origin.request_id.clone());
-        ANSWER.try_with(|answer| answer.with(id)).ok().flatten()
+    pub(crate) fn current_request_id() -> Option<Arc<str>> {
+        let id = |answer: &Answer| answer.0.origin.as_ref().map(|origin| origin.request_id.clone());
+        ANSWER.try_with(id).ok().flatten()
     }
 
     /// Notes what the request is for.
@@ -235,12 +251,14 @@ impl Answer {
         self.with(|state| state.route = Some(route));
     }
 
-    /// What is known of the request.
-    pub(crate) fn about(&self) -> About {
-        self.with(|state| About {
-            route: state.route.clone(),
-            caller: state.caller.clone(),
-            request_id: state.origin.as_ref().map(|origin| origin.request_id.clone()),
+    /// Calls `look` with what is known of the request.
+    pub(crate) fn with_about<T>(&self, look: impl FnOnce(About<'_>) -> T) -> T {
+        self.with(|state| {
+            look(About {
+                route: state.route.as_ref(),
+                key_id: state.caller.as_ref().map(|caller| caller.key_id.as_str()),
+                request_id: self.0.origin.as_ref().map(|origin| &*origin.request_id),
+            })
         })
     }
 
@@ -326,7 +344,7 @@ impl Answers {
     /// of others.
     fn shares_of(&self, answer: Option<&Answer>) -> [Option<Share>; 3] {
         let (connection, owner) =
-            answer.map_or((None, None), |answer| answer.with(|state| (state.connection.clone(), state.owner())));
+            answer.map_or((None, None), |answer| (answer.with(|state| state.connection.clone()), answer.owner()));
         let connection = connection.map(|connection| connection.share);
         [connection, owner.map(|owner| self.share(owner)), Some(self.server.clone())]
     }

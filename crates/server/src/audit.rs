@@ -147,7 +147,7 @@ impl Audit {
         let entry = match Answer::current_origin() {
             Some(origin) => {
                 let address = origin.address.map(|address| address.to_string());
-                AuditEntry { address, request_id: Some(origin.request_id), ..entry }
+                AuditEntry { address, request_id: Some(origin.request_id.to_string()), ..entry }
             }
             None => entry,
         };

@@ -27,7 +27,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
-use tracing::Instrument;
 
 use crate::addresses::{Address, Addresses, Open, Shut};
 use crate::answers::{Answer, Origin, SharedByAll};
@@ -273,18 +272,17 @@ where
             let answer = Answer::new(Some(share.clone()), Some(origin));
             request.extensions_mut().insert(answer.clone());
             let is_call = crate::grpc::is_call(request.headers());
-            let mut line = RequestLog::begin(&app.settings, &answer, request.method(), is_call, &request_id);
-            let (span, own) = (line.span.clone(), answer.clone());
+            let mut line = RequestLog::begin(&app.settings, request_id.clone(), &answer, request.method(), is_call);
             let routed = admitted.map(|admitted| (admitted, router.clone().oneshot(request.map(Body::new))));
             let app = app.clone();
-            let answering = own.made_by(async move {
+            async move {
                 let (admitted, mut response) = match routed {
                     Ok((admitted, answer)) => (Some(admitted), answer.await.unwrap_or_else(|never| match never {})),
-                    Err(error) if is_call => (None, crate::grpc::refused(&error)),
-                    Err(error) => (None, error.into_response()),
+                    Err(error) if is_call => (None, answer.named(|| crate::grpc::refused(&error))),
+                    Err(error) => (None, answer.named(|| error.into_response())),
                 };
                 guard.is_answered = true;
-                if let Ok(id) = HeaderValue::try_from(request_id) {
+                if let Ok(id) = HeaderValue::from_str(&request_id) {
                     response.headers_mut().insert(REQUEST_ID, id);
                 }
                 line.answered(&response);
@@ -294,8 +292,7 @@ where
                 Ok::<_, std::convert::Infallible>(
                     response.map(|body| Outgoing::new(body, app, answer, is_shared, leftovers, line, guard)),
                 )
-            });
-            answering.instrument(span)
+            }
         }
     });
     let mut builder = auto::Builder::new(Streams { write_timeout });
@@ -331,11 +328,11 @@ where
 }
 
 /// What its caller calls a request, or a name of our own.
-fn request_id(headers: &HeaderMap, app: &App) -> String {
+fn request_id(headers: &HeaderMap, app: &App) -> Arc<str> {
     let given = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok());
     let is_plain =
         |id: &&str| (1..=REQUEST_ID_MAX).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic());
-    given.filter(is_plain).map_or_else(|| format!("{:016x}", app.entropy.bits()), str::to_owned)
+    given.filter(is_plain).map_or_else(|| format!("{:016x}", app.entropy.bits()).into(), Arc::from)
 }
 
 /// True for an error that only a client makes that does not keep to the protocol: no accident of

@@ -1,5 +1,6 @@
 //! Randomness, handed to the server from outside, so that a simulator can replay it.
 
+use std::cell::RefCell;
 use std::fmt;
 
 /// A source of random bits.
@@ -20,13 +21,40 @@ pub trait Entropy: Send + Sync + fmt::Debug {
     }
 }
 
-/// The operating system's.
+/// Bytes that a thread asks the operating system for at once, for numbers: every request and run takes one.
+const NUMBER_BYTES: usize = 512;
+
+/// Random bytes of a thread that become numbers, and how many of them have.
+struct Numbers {
+    bytes: [u8; NUMBER_BYTES],
+    taken: usize,
+}
+
+thread_local! {
+    static NUMBERS: RefCell<Numbers> =
+        const { RefCell::new(Numbers { bytes: [0; NUMBER_BYTES], taken: NUMBER_BYTES }) };
+}
+
+/// The operating system's. Numbers come from a reserve; secrets never lie in one.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemEntropy;
 
 impl Entropy for SystemEntropy {
     fn fill(&self, buffer: &mut [u8]) {
         getrandom::fill(buffer).expect("the operating system gives random bytes");
+    }
+
+    fn bits(&self) -> u64 {
+        NUMBERS.with_borrow_mut(|numbers| {
+            if numbers.taken == NUMBER_BYTES {
+                self.fill(&mut numbers.bytes);
+                numbers.taken = 0;
+            }
+            let mut bytes = [0; size_of::<u64>()];
+            bytes.copy_from_slice(&numbers.bytes[numbers.taken..numbers.taken + size_of::<u64>()]);
+            numbers.taken += size_of::<u64>();
+            u64::from_ne_bytes(bytes)
+        })
     }
 }
 
@@ -52,5 +80,19 @@ impl Entropy for SeededEntropy {
             mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
             chunk.copy_from_slice(&(mixed ^ (mixed >> 31)).to_ne_bytes()[..chunk.len()]);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn no_number_comes_twice_whatever_thread_takes_it() {
+        let take = || (0..1_000).map(|_| SystemEntropy.bits()).collect::<Vec<_>>();
+        let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(take)).collect();
+        let numbers: Vec<u64> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+        assert_eq!(numbers.iter().collect::<HashSet<_>>().len(), 4_000);
     }
 }

@@ -59,7 +59,7 @@ pub use connection::Listener;
 pub use error::Error;
 pub use log_queue::{LOG_BYTES_MAX, LogQueue, LogWriter, Weight};
 pub use metrics::{Described, Metrics};
-pub use request_log::REQUEST_TARGET;
+pub use request_log::{REQUEST_TARGET, current_request_id};
 pub use settings::{Origin, Settings, SettingsFlags, data_default};
 pub use storage_owner::adopt_storage;
 pub use verb_metrics::VERBS;

@@ -20,7 +20,7 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
 use crate::answers::{Answer, SMALL_BYTES};
-use crate::request_log::RequestLog;
+use crate::request_log::{self, RequestLog};
 use crate::{App, Error};
 
 /// What is handed to HTTP/2 at once: a frame. It keeps what it was handed until the client has made
@@ -128,11 +128,8 @@ impl<G: Unpin> HttpBody for Outgoing<G> {
     type Error = axum::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        // Taken out while the rest changes: a clone would cost more than the look at a small answer.
-        let span = std::mem::replace(&mut self.line.span, tracing::Span::none());
-        let frame = span.in_scope(|| self.next_frame(cx));
-        self.line.span = span;
-        frame
+        let id = self.line.id.clone();
+        request_log::during(id, || self.next_frame(cx))
     }
 
     fn is_end_stream(&self) -> bool {

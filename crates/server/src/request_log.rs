@@ -1,12 +1,13 @@
 //! One line of the log for each request, written when the last byte of its answer has left: what was
 //! asked for, by whom, how it ended, and how long that took.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::response::Response;
 use http::{HeaderMap, Method};
 use tonic::Code;
-use tracing::{Level, Span};
+use tracing::Level;
 
 use crate::Settings;
 use crate::answers::{Answer, Route};
@@ -23,9 +24,8 @@ macro_rules! log_at {
     ($log:ident, $about:ident, $route:ident, $level:expr) => {{
         let (method, status) = ($log.method.as_str(), $log.status);
         let duration_ms = $log.begun.elapsed().as_micros() as f64 / 1_000.0;
-        let key = $about.caller.as_ref().map(|caller| caller.key_id.as_str());
-        let request_id = $about.request_id.as_deref();
-        // Whoever hung up before the end.
+        let (key, request_id) = ($about.key_id, $about.request_id);
+        // The caller hung up before the end.
         let aborted = (!$log.is_sent).then_some(true);
         if $log.is_call {
             let (method, code) = ($route, $log.code());
@@ -39,15 +39,37 @@ macro_rules! log_at {
     }};
 }
 
+tokio::task_local! {
+    /// The request that a task began with, which may have been answered since.
+    static BEGUN_BY: Arc<str>;
+}
+
+/// A task that goes on beside the answer to a request, or after it: its lines of the log name the
+/// request, too.
+pub(crate) fn beside<F: Future>(task: F) -> impl Future<Output = F::Output> + use<F> {
+    BEGUN_BY.scope(current_request_id().unwrap_or_default(), task)
+}
+
+/// A part of the answer's body is being made.
+pub(crate) fn during<T>(id: Arc<str>, making: impl FnOnce() -> T) -> T {
+    BEGUN_BY.sync_scope(id, making)
+}
+
+/// What the request is called that the code which runs here is part of. Every line of the log says
+/// so: a span for each request would cost more than all else that is logged of it.
+pub fn current_request_id() -> Option<Arc<str>> {
+    let begun_by = || BEGUN_BY.try_with(Arc::clone).ok().filter(|id| !id.is_empty());
+    Answer::current_request_id().or_else(begun_by)
+}
+
 /// A request that is being answered.
 pub(crate) struct RequestLog {
     is_on: bool,
+    pub(crate) id: Arc<str>,
     answer: Answer,
     method: Method,
     is_call: bool,
     begun: Instant,
-    /// What its other lines of the log are part of.
-    pub(crate) span: Span,
     status: Option<u16>,
     code: Option<Code>,
     /// True when all of the answer was sent.
@@ -55,15 +77,20 @@ pub(crate) struct RequestLog {
 }
 
 impl RequestLog {
-    pub(crate) fn begin(settings: &Settings, answer: &Answer, method: &Method, is_call: bool, id: &str) -> RequestLog {
+    pub(crate) fn begin(
+        settings: &Settings,
+        id: Arc<str>,
+        answer: &Answer,
+        method: &Method,
+        is_call: bool,
+    ) -> RequestLog {
         RequestLog {
             is_on: settings.request_log,
+            id,
             answer: answer.clone(),
             method: method.clone(),
             is_call,
             begun: Instant::now(),
-            // Of the highest level, so that it is there whenever anything is logged.
-            span: tracing::error_span!("request", request_id = id),
             status: None,
             code: None,
             is_sent: false,
@@ -91,13 +118,14 @@ impl RequestLog {
     }
 
     fn write(&self) {
-        let about = self.answer.about();
-        let route = about.route.as_ref().map_or("none", Route::as_str);
-        // Whoever watches every few seconds would drown the others.
-        match PROBES.contains(&route) {
-            true => log_at!(self, about, route, Level::DEBUG),
-            false => log_at!(self, about, route, Level::INFO),
-        }
+        self.answer.with_about(|about| {
+            let route = about.route.map_or("none", Route::as_str);
+            // Probes come every few seconds and would drown the others.
+            match PROBES.contains(&route) {
+                true => log_at!(self, about, route, Level::DEBUG),
+                false => log_at!(self, about, route, Level::INFO),
+            }
+        });
     }
 
     /// How a call ended, in the words of gRPC.

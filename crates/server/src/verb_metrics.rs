@@ -83,21 +83,41 @@ impl Verb {
         self.refused.get_or_create(&[("code", error.code().into())]).inc();
     }
 
-    /// Times a call, and counts it when it is refused.
-    pub(crate) async fn timed<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-        let begun = Instant::now();
-        let answer = call.await;
+    /// Notes how long a call took, and counts it when it was refused.
+    pub(crate) fn ended<T>(&self, begun: Instant, answer: Result<T, Error>) -> Result<T, Error> {
         self.took(begun);
         answer.inspect_err(|error| self.refused(error))
     }
 
-    /// As [`Verb::timed`], for a call with an answer for each of several runs.
-    pub(crate) async fn timed_each<T>(
+    /// As [`Verb::ended`], for a call with an answer for each of several runs.
+    pub(crate) fn each_ended<T>(
         &self,
-        call: impl Future<Output = Result<Vec<Result<T, Error>>, Error>>,
+        begun: Instant,
+        answers: Result<Vec<Result<T, Error>>, Error>,
     ) -> Result<Vec<Result<T, Error>>, Error> {
-        let answers = self.timed(call).await?;
+        let answers = self.ended(begun, answers)?;
         answers.iter().filter_map(|answer| answer.as_ref().err()).for_each(|error| self.refused(error));
         Ok(answers)
     }
 }
+
+/// Times a call of a verb, and counts it when it is refused. Not a function: that would move the
+/// call's future, which has kilobytes.
+macro_rules! timed {
+    ($verb:expr, $call:expr) => {{
+        let begun = std::time::Instant::now();
+        let answer = $call.await;
+        $verb.ended(begun, answer)
+    }};
+}
+
+/// As `timed`, for a call with an answer for each of several runs.
+macro_rules! timed_each {
+    ($verb:expr, $call:expr) => {{
+        let begun = std::time::Instant::now();
+        let answers = $call.await;
+        $verb.each_ended(begun, answers)
+    }};
+}
+
+pub(crate) use {timed, timed_each};

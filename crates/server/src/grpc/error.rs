@@ -78,7 +78,7 @@ pub fn status_as(code: Code, error: &Error) -> Status {
         details.set_retry_info(Some(Duration::from_millis(ms)));
     }
     if let Some(id) = Answer::current_request_id() {
-        details.set_request_info(id, "");
+        details.set_request_info(&*id, "");
     }
     Status::with_error_details(code, error.to_string(), details)
 }

@@ -14,7 +14,6 @@ use http::request::Parts;
 use http_body_util::{BodyExt, StreamBody};
 use tokio::time::Instant as Moment;
 use tonic::{Code, Status};
-use tracing::Instrument;
 
 use super::error::code_name;
 use crate::answers::{Answer, Route};
@@ -69,7 +68,8 @@ pub(super) async fn call(State(app): State<App>, request: Request, next: Next) -
     if path == STREAM || WAITING.contains(&path.as_str()) {
         answer.is_about(Route::Method(method.clone()));
     }
-    let response = admitted(&app, &path, request, next, &answer).await.unwrap_or_else(|error| failed(&error));
+    let response =
+        admitted(&app, &path, request, next, &answer).await.unwrap_or_else(|error| answer.named(|| failed(&error)));
     let code = response.headers().get("grpc-status").map_or(Code::Ok, |code| Code::from_bytes(code.as_bytes()));
     if code == Code::PermissionDenied {
         app.keys.note_refusal(&answer, from, &path).await;
@@ -126,8 +126,8 @@ async fn admitted(app: &App, path: &str, request: Request, next: Next, answer: &
         // A change is carried to its end even when its caller hangs up or waits no longer: what was committed must still wake those
         // who wait for it.
         false => {
-            let done = within(deadline, tokio::spawn(call.in_current_span())).await;
-            done.map(|done| done.unwrap_or_else(|_| (failed(&Error::Internal), 0)))
+            let done = within(deadline, tokio::spawn(call)).await;
+            done.map(|done| done.unwrap_or_else(|_| (answer.named(|| failed(&Error::Internal)), 0)))
         }
     };
     drop(share);

@@ -36,7 +36,6 @@ use baton_proto::Problem;
 use bytes::Bytes;
 use http::{Method, StatusCode, header};
 use serde::Serialize;
-use tracing::Instrument;
 
 use crate::answers::{self, Answer, Route, SharedByAll};
 use crate::bodies::Share;
@@ -96,7 +95,7 @@ async fn count(State(app): State<App>, matched: Option<MatchedPath>, mut request
     // A claim's caller has to be there to take the runs. Every other change is carried to its end even when its caller hangs
     // up: what was committed must still wake those who wait for it, and be written down.
     let changes = request.method() != http::Method::GET && !route.ends_with("/claim");
-    let (from, path) = (request.extensions().get::<Peer>().map(|peer| peer.0), request.uri().path().to_owned());
+    let (from, uri) = (request.extensions().get::<Peer>().map(|peer| peer.0), request.uri().clone());
     let share = Share::default();
     request.extensions_mut().insert(share.clone());
     let answer = request.extensions().get::<Answer>().cloned().unwrap_or_else(|| Answer::new(None, None));
@@ -120,14 +119,12 @@ async fn count(State(app): State<App>, matched: Option<MatchedPath>, mut request
                 let size = answers::size(&response);
                 (response, size)
             };
-            app.answers.fitting(&answer, make).await.unwrap_or_else(Error::into_response)
+            app.answers.fitting(&answer, make).await.unwrap_or_else(|error| answer.named(|| error.into_response()))
         }
         (false, changes) => {
             let making = answer.made_by(next.run(request));
             let response = match changes {
-                true => {
-                    tokio::spawn(making.in_current_span()).await.unwrap_or_else(|_| Error::Internal.into_response())
-                }
+                true => tokio::spawn(making).await.unwrap_or_else(|_| answer.named(|| Error::Internal.into_response())),
                 false => making.await,
             };
             app.answers.fit_or_wait(&answer, answers::size(&response)).await;
@@ -137,11 +134,11 @@ async fn count(State(app): State<App>, matched: Option<MatchedPath>, mut request
     };
     drop(share);
     if response.status() == StatusCode::FORBIDDEN {
-        app.keys.note_refusal(&answer, from, &format!("{method} {path}")).await;
+        app.keys.note_refusal(&answer, from, &format!("{method} {}", uri.path())).await;
     }
     let seconds = (!waits).then(|| begun.elapsed().as_secs_f64());
     app.metrics.answered_request(method, route, response.status().as_u16(), seconds);
-    if in_detail { problem::in_detail(response, answer.about().request_id) } else { response }
+    if in_detail { problem::in_detail(response) } else { response }
 }
 
 /// Few labels, whatever clients make up: each is kept for good.

@@ -49,7 +49,7 @@ pub(super) async fn errors() -> Response {
 /// They name namespaces, queues and pools, so they are for this machine,
 /// and for others with the key of the setting `metrics_key` or an API key that may read everything.
 #[utoipa::path(get, path = "/metrics", tag = "operations",
-    responses((status = 200, content_type = "text/plain"), (status = 401, body = Problem), (status = 403, body = Problem)))]
+    responses((status = 200, body = String, content_type = "application/openmetrics-text"), (status = 401, body = Problem), (status = 403, body = Problem)))]
 pub(super) async fn metrics(State(app): State<App>, request: Request) -> Result<Response, Error> {
     let from = request.extensions().get::<Peer>().map(|peer| peer.0);
     crate::service::metrics::may_read(&app, credential(request.headers()), from, is_forwarded(request.headers()))

@@ -17,17 +17,17 @@ const PAGE: &str = "/docs/errors";
 
 /// A refusal, as those see it who accept nothing else.
 pub(super) fn refusal(status: StatusCode, problem: Problem) -> Response {
-    let problem = Problem { request_id: Answer::current_request_id(), ..problem };
+    let problem = Problem { request_id: Answer::current_request_id().map(|id| id.to_string()), ..problem };
     let mut response = answer(status, &problem);
     response.extensions_mut().insert(problem);
     response
 }
 
 /// A refusal as problem details, for a caller that accepts them.
-pub(super) fn in_detail(response: Response, request_id: Option<String>) -> Response {
+pub(super) fn in_detail(response: Response) -> Response {
     let Some(problem) = response.extensions().get::<Problem>().cloned() else { return response };
     let (mut head, _) = response.into_parts();
-    let details = details(head.status, problem, request_id);
+    let details = details(head.status, problem);
     head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(DETAILS));
     head.headers.remove(header::CONTENT_LENGTH);
     Response::from_parts(head, Body::from(serde_json::to_vec(&details).unwrap_or_default()))
@@ -43,8 +43,8 @@ pub(super) fn accepts(headers: &HeaderMap) -> bool {
     })
 }
 
-fn details(status: StatusCode, problem: Problem, request_id: Option<String>) -> ProblemDetails {
-    let Problem { error, code, field, .. } = problem;
+fn details(status: StatusCode, problem: Problem) -> ProblemDetails {
+    let Problem { error, code, field, request_id } = problem;
     let title = code.replace('_', " ");
     let title = title[..1].to_uppercase() + &title[1..];
     let (kind, status) = (format!("{PAGE}#{code}"), status.as_u16());

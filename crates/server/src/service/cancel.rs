@@ -5,6 +5,7 @@ use baton_store::Scope;
 
 use super::{Outcome, audit, settle_any, visible, workflows};
 use crate::auth::Caller;
+use crate::verb_metrics::timed;
 use crate::{App, Error};
 
 /// Cancels one run: at once when nobody holds it, otherwise its worker is told and has a grace time. A workflow that has begun may clean up, also
@@ -23,7 +24,7 @@ pub async fn one(app: &App, caller: &Caller, run: RunId) -> Result<Outcome, Erro
 
 /// Cancels a run that is no workflow.
 pub(crate) async fn plain(app: &App, run: RunId) -> Result<Outcome, Error> {
-    app.metrics.cancel.timed(by_the_kernel(app, run)).await
+    timed!(app.metrics.cancel, by_the_kernel(app, run))
 }
 
 async fn by_the_kernel(app: &App, run: RunId) -> Result<Outcome, Error> {

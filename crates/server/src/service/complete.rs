@@ -13,6 +13,7 @@ use crate::app::RESULT_BATCH;
 use crate::auth::Caller;
 use crate::coalesce::Coalescer;
 use crate::metrics::Metrics;
+use crate::verb_metrics::timed_each;
 use crate::{App, Error};
 
 pub(crate) fn coalescer(
@@ -51,7 +52,7 @@ pub async fn many(
     caller: &Caller,
     reports: Vec<(RunId, CompleteRun)>,
 ) -> Result<Vec<Result<Outcome, Error>>, Error> {
-    app.metrics.complete.timed_each(each_held(app, caller, reports)).await
+    timed_each!(app.metrics.complete, each_held(app, caller, reports))
 }
 
 async fn each_held(

@@ -6,6 +6,7 @@ use baton_store::{LeaseRef, Scope};
 
 use super::{Outcome, check_text, each, message, open_leases};
 use crate::auth::Caller;
+use crate::verb_metrics::timed_each;
 use crate::{App, Error};
 
 /// Fails one attempt.
@@ -19,7 +20,7 @@ pub async fn many(
     caller: &Caller,
     reports: Vec<(RunId, FailRun)>,
 ) -> Result<Vec<Result<Outcome, Error>>, Error> {
-    app.metrics.fail.timed_each(each_held(app, caller, reports)).await
+    timed_each!(app.metrics.fail, each_held(app, caller, reports))
 }
 
 async fn each_held(

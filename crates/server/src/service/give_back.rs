@@ -6,6 +6,7 @@ use baton_store::{LeaseRef, Scope};
 
 use super::{Outcome, each, message, open_leases};
 use crate::auth::Caller;
+use crate::verb_metrics::timed_each;
 use crate::{App, Error};
 
 /// Gives one run back.
@@ -19,7 +20,7 @@ pub async fn many(
     caller: &Caller,
     reports: Vec<(RunId, GiveBackRun)>,
 ) -> Result<Vec<Result<Outcome, Error>>, Error> {
-    app.metrics.give_back.timed_each(each_held(app, caller, reports)).await
+    timed_each!(app.metrics.give_back, each_held(app, caller, reports))
 }
 
 async fn each_held(

@@ -8,12 +8,12 @@ use baton_core::{Millis, WorkerId};
 use baton_proto::{HealthReport, Heartbeat, HeartbeatAnswer, Time};
 use baton_store::{Beat, BeatAnswer, Health, LeaseRef, Scope, Store, WorkerStatus};
 use tokio::time::{Instant, sleep_until};
-use tracing::Instrument;
 
 use super::{message, open_lease, run_id};
 use crate::auth::Caller;
 use crate::coalesce::Coalescer;
 use crate::metrics::Metrics;
+use crate::request_log::beside;
 use crate::workers::KnownWorker;
 use crate::{App, Error, Settings};
 
@@ -128,7 +128,7 @@ pub(crate) fn sign_of_life_beside(app: &App, known: &Arc<KnownWorker>, ttl_ms: O
         }
         known.is_renewing.store(false, Ordering::Relaxed);
     };
-    tokio::spawn(writing.in_current_span());
+    tokio::spawn(beside(writing));
 }
 
 /// As [`sign_of_life`], without waiting for company.

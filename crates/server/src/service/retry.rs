@@ -7,11 +7,12 @@ use baton_store::{Due, Idempotency, Lane, NewRun, RunRecord, Scope, Submitted};
 use super::workflows::start;
 use super::{audit, check_name, submit, visible};
 use crate::auth::Caller;
+use crate::verb_metrics::timed;
 use crate::{App, Error};
 
 /// Submits the run again. With the same key, again gives the run that was made the first time.
 pub async fn one(app: &App, caller: &Caller, run: RunId, key: Option<&str>) -> Result<Submitted, Error> {
-    app.metrics.retry.timed(visible_one(app, caller, run, key)).await
+    timed!(app.metrics.retry, visible_one(app, caller, run, key))
 }
 
 async fn visible_one(app: &App, caller: &Caller, run: RunId, key: Option<&str>) -> Result<Submitted, Error> {

@@ -7,11 +7,12 @@ use baton_store::{Due, Scope};
 use super::submit::DUE_AT_MAX;
 use super::{Outcome, open_lease, settle};
 use crate::auth::Caller;
+use crate::verb_metrics::timed;
 use crate::{App, Error};
 
 /// Puts one run to sleep.
 pub async fn one(app: &App, caller: &Caller, run: RunId, report: SleepRun) -> Result<Outcome, Error> {
-    app.metrics.sleep.timed(held(app, caller, run, report)).await
+    timed!(app.metrics.sleep, held(app, caller, run, report))
 }
 
 async fn held(app: &App, caller: &Caller, run: RunId, report: SleepRun) -> Result<Outcome, Error> {

@@ -9,6 +9,7 @@ use super::{Outcome, open_lease, open_leases, settle};
 use crate::auth::Caller;
 use crate::coalesce::Coalescer;
 use crate::metrics::Metrics;
+use crate::verb_metrics::{timed, timed_each};
 use crate::{App, Error};
 
 pub(crate) fn coalescer(
@@ -35,7 +36,7 @@ pub async fn many(
     caller.has(Scope::Worker)?;
     let leases = open_leases(app, caller, leases, |lease| lease).await;
     let leases = leases.into_iter().map(|(run, lease)| (run, lease.map(|(lease, _)| lease))).collect();
-    app.metrics.start.timed_each(super::each(app, leases, |leases| app.starts.call(leases))).await
+    timed_each!(app.metrics.start, super::each(app, leases, |leases| app.starts.call(leases)))
 }
 
 /// Starts one run.
@@ -45,5 +46,5 @@ pub async fn one(app: &App, caller: &Caller, run: RunId, lease: &str) -> Result<
         let verdict = app.starts.call_one(open_lease(app, caller, run, lease).await?).await?;
         settle(app, run, verdict).await
     };
-    app.metrics.start.timed(starting).await
+    timed!(app.metrics.start, starting)
 }

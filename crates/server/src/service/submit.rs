@@ -21,6 +21,7 @@ use crate::coalesce::Coalescer;
 use crate::dispatch::{Dispatcher, Offer};
 use crate::events::{Events, Kind};
 use crate::metrics::Metrics;
+use crate::verb_metrics::timed;
 use crate::{App, Error};
 
 /// Largest batch of which runs are handed out on the way to the store. A larger one would keep its submitters waiting for it.
@@ -141,7 +142,7 @@ pub async fn one(app: &App, caller: &Caller, run: SubmitRun) -> Result<Submitted
 
 /// Takes in many runs: all, or none.
 pub async fn many(app: &App, caller: &Caller, runs: Vec<SubmitRun>) -> Result<Vec<Submitted>, Error> {
-    app.metrics.submit.timed(all_or_none(app, caller, runs)).await
+    timed!(app.metrics.submit, all_or_none(app, caller, runs))
 }
 
 async fn all_or_none(app: &App, caller: &Caller, runs: Vec<SubmitRun>) -> Result<Vec<Submitted>, Error> {
@@ -300,11 +301,9 @@ async fn submitted_before(app: &App, runs: &[NewRun]) -> Result<Option<Vec<Submi
     }
 }
 
-/// A die for each run, with one call to the operating system for all.
+/// A die for each run.
 fn dice(app: &App, count: usize) -> Vec<u64> {
-    let mut bytes = vec![0; count * 8];
-    app.entropy.fill(&mut bytes);
-    bytes.as_chunks().0.iter().map(|die| u64::from_ne_bytes(*die)).collect()
+    (0..count).map(|_| app.entropy.bits()).collect()
 }
 
 fn check(app: &App, caller: &Caller, run: &SubmitRun) -> Result<(), Error> {

@@ -170,7 +170,8 @@ impl IntoResponse for UploadError {
             UploadError::WrongVersion => (StatusCode::PRECONDITION_FAILED, "upload_version"),
             UploadError::WrongType => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "upload_type"),
         };
-        let problem = Problem { request_id: Answer::current_request_id(), ..Problem::new(self.to_string(), code) };
+        let request_id = Answer::current_request_id().map(|id| id.to_string());
+        let problem = Problem { request_id, ..Problem::new(self.to_string(), code) };
         let mut response = (status, Json(problem)).into_response();
         let fields = response.headers_mut();
         fields.insert("tus-resumable", HeaderValue::from_static(VERSION));

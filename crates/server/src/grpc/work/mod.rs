@@ -17,10 +17,10 @@ use std::sync::Arc;
 use baton_proto::v1;
 use tokio::time::Instant;
 use tonic::Streaming;
-use tracing::Instrument;
 
 use super::layer::Authenticated;
 use crate::App;
+use crate::request_log::beside;
 
 pub use self::outbox::Outgoing;
 
@@ -40,6 +40,6 @@ pub(super) fn open(
         outbox.end(end);
         app.metrics.streams.dec();
     };
-    tokio::spawn(running.in_current_span());
+    tokio::spawn(beside(running));
     outgoing
 }

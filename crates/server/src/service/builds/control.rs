@@ -8,11 +8,12 @@ use super::submit::{Wanted, take_in};
 use super::{Reader, logs, status_of, visible};
 use crate::service::cancel::tell_holder;
 use crate::service::{audit, check_name, settle_any};
+use crate::verb_metrics::timed;
 use crate::{App, Error};
 
 /// Cancels a build: at once when nobody has it, otherwise its builder is told and has a grace time.
 pub async fn cancel(app: &App, reader: &Reader<'_>, id: &str) -> Result<CancelledBuild, Error> {
-    app.metrics.cancel.timed(cancel_visible(app, reader, id)).await
+    timed!(app.metrics.cancel, cancel_visible(app, reader, id))
 }
 
 async fn cancel_visible(app: &App, reader: &Reader<'_>, id: &str) -> Result<CancelledBuild, Error> {
@@ -34,7 +35,7 @@ async fn cancel_visible(app: &App, reader: &Reader<'_>, id: &str) -> Result<Canc
 
 /// Makes a new build of the same source. The old one stays as it is.
 pub async fn retry(app: &App, reader: &Reader<'_>, id: &str, key: Option<&str>) -> Result<SubmittedBuild, Error> {
-    app.metrics.retry.timed(retry_visible(app, reader, id, key)).await
+    timed!(app.metrics.retry, retry_visible(app, reader, id, key))
 }
 
 async fn retry_visible(app: &App, reader: &Reader<'_>, id: &str, key: Option<&str>) -> Result<SubmittedBuild, Error> {

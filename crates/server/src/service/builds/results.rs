@@ -15,6 +15,7 @@ use super::{Found, logs};
 use crate::artifacts::{Sha256Sum, Source, Terms, UploadId};
 use crate::auth::Caller;
 use crate::service::{count_stale, message};
+use crate::verb_metrics::timed;
 use crate::{App, Error, crash};
 
 /// What became of a file that came as a result.
@@ -294,7 +295,7 @@ async fn same(app: &App, found: &Found, sum: Sha256Sum) -> Result<Received, Erro
 
 /// Completes a build, with the file that came out of it if there is one.
 pub async fn complete(app: &App, proof: &Proof<'_>, id: &str, received: Option<Received>) -> Result<(), Error> {
-    app.metrics.complete.timed(complete_held(app, proof, id, received)).await
+    timed!(app.metrics.complete, complete_held(app, proof, id, received))
 }
 
 async fn complete_held(app: &App, proof: &Proof<'_>, id: &str, received: Option<Received>) -> Result<(), Error> {
@@ -355,7 +356,7 @@ pub async fn discard(app: &App, file: Option<File>) {
 
 /// Fails a build for good: whoever built it says that it does not work.
 pub async fn fail(app: &App, proof: &Proof<'_>, id: &str, error: &str) -> Result<(), Error> {
-    app.metrics.fail.timed(fail_held(app, proof, id, error)).await
+    timed!(app.metrics.fail, fail_held(app, proof, id, error))
 }
 
 async fn fail_held(app: &App, proof: &Proof<'_>, id: &str, error: &str) -> Result<(), Error> {
@@ -376,7 +377,7 @@ async fn fail_held(app: &App, proof: &Proof<'_>, id: &str, error: &str) -> Resul
 
 /// Puts a build back that its builder cannot finish.
 pub async fn abandon(app: &App, proof: &Proof<'_>, id: &str, reason: &str) -> Result<(), Error> {
-    app.metrics.give_back.timed(abandon_held(app, proof, id, reason)).await
+    timed!(app.metrics.give_back, abandon_held(app, proof, id, reason))
 }
 
 async fn abandon_held(app: &App, proof: &Proof<'_>, id: &str, reason: &str) -> Result<(), Error> {

@@ -16,6 +16,7 @@ use super::{QUEUE, build_token, namespace_of};
 use crate::allowance::Admission;
 use crate::auth::Caller;
 use crate::service::check_name;
+use crate::verb_metrics::timed;
 use crate::{App, Error, Settings, crash};
 
 /// What a submitter says besides the files.
@@ -130,7 +131,7 @@ pub(super) struct Wanted {
 
 /// Puts a build into the store, with room taken in its queue, and wakes whoever waits for it.
 pub(super) async fn take_in(app: &App, wanted: Wanted) -> Result<SubmittedBuild, Error> {
-    app.metrics.submit.timed(put_in(app, wanted)).await
+    timed!(app.metrics.submit, put_in(app, wanted))
 }
 
 async fn put_in(app: &App, wanted: Wanted) -> Result<SubmittedBuild, Error> {

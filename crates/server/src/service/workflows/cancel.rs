@@ -8,6 +8,7 @@ use super::signal::SUCCESSORS_MAX;
 use super::start::set_deadline;
 use super::{invalid, never_begun, signal};
 use crate::auth::Caller;
+use crate::verb_metrics::timed;
 use crate::{App, Error, loops};
 
 /// Longest time to clean up: a year.
@@ -28,7 +29,7 @@ pub(crate) async fn unaudited(
     run: RunId,
     grace_ms: Option<Millis>,
 ) -> Result<(RunRecord, State), Error> {
-    app.metrics.cancel.timed(followed(app, caller, run, grace_ms)).await
+    timed!(app.metrics.cancel, followed(app, caller, run, grace_ms))
 }
 
 async fn followed(

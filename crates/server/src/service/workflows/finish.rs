@@ -7,6 +7,7 @@ use super::super::{check_text, message, payloads};
 use super::{in_field, invalid, settle_lease};
 use crate::app::RESULT_BATCH;
 use crate::verb_metrics::Verb;
+use crate::verb_metrics::timed_each;
 use crate::{App, Error};
 
 /// What a worker says of an attempt that failed.
@@ -27,7 +28,7 @@ pub async fn complete(app: &App, done: Vec<Completion>) -> Result<Vec<Result<Sta
     let run = |done: &Completion| done.lease.run;
     let keeping =
         payloads::keep_each(app, done, run, |done| done.output.as_mut(), async |done| complete_kept(app, done).await);
-    app.metrics.complete.timed_each(keeping).await
+    timed_each!(app.metrics.complete, keeping)
 }
 
 async fn complete_kept(app: &App, done: Vec<Completion>) -> Result<Vec<Result<State, Error>>, Error> {
@@ -64,21 +65,21 @@ pub fn failure(failed: Failed, now: Millis) -> Result<Failure, Error> {
 /// Fails attempts; one answer for each.
 pub async fn fail(app: &App, failed: Vec<(LeaseRef, Failure)>) -> Result<Vec<Result<State, Error>>, Error> {
     let fail = &app.metrics.fail;
-    fail.timed_each(end(app, fail, runs(&failed), app.store.fail(failed, app.entropy.die()))).await
+    timed_each!(fail, end(app, fail, runs(&failed), app.store.fail(failed, app.entropy.die())))
 }
 
 /// Ends runs whose workflows have cleaned up after they were cancelled; one answer for each.
 pub async fn cancelled(app: &App, leases: Vec<(LeaseRef, String)>) -> Result<Vec<Result<State, Error>>, Error> {
     let cancel = &app.metrics.cancel;
     let (runs, leases) = (runs(&leases), worded(leases));
-    cancel.timed_each(end(app, cancel, runs, app.store.cancelled(leases))).await
+    timed_each!(cancel, end(app, cancel, runs, app.store.cancelled(leases)))
 }
 
 /// Gives runs back; one answer for each.
 pub async fn give_back(app: &App, leases: Vec<(LeaseRef, String)>) -> Result<Vec<Result<State, Error>>, Error> {
     let give_back = &app.metrics.give_back;
     let (runs, leases) = (runs(&leases), worded(leases));
-    give_back.timed_each(end(app, give_back, runs, app.store.give_back(leases))).await
+    timed_each!(give_back, end(app, give_back, runs, app.store.give_back(leases)))
 }
 
 fn runs<T>(leases: &[(LeaseRef, T)]) -> Vec<RunId> {

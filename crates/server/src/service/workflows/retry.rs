@@ -6,6 +6,7 @@ use baton_store::{Scope, Submitted, Woken};
 use super::super::{audit, payloads, retry, submit, visible};
 use super::children::note;
 use crate::auth::Caller;
+use crate::verb_metrics::timed;
 use crate::{App, Error};
 
 /// Starts the workflow again: after what it had completed, or from its start.
@@ -13,7 +14,7 @@ pub async fn one(app: &App, caller: &Caller, run: RunId, from_start: bool) -> Re
     if from_start {
         return retry::one(app, caller, run, None).await;
     }
-    app.metrics.retry.timed(after_completed(app, caller, run)).await
+    timed!(app.metrics.retry, after_completed(app, caller, run))
 }
 
 async fn after_completed(app: &App, caller: &Caller, run: RunId) -> Result<Submitted, Error> {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::super::{payloads, visible};
 use super::check_field;
 use crate::auth::Caller;
+use crate::verb_metrics::timed;
 use crate::{App, Error};
 
 /// Successors that are followed in one call.
@@ -21,7 +22,7 @@ pub async fn one(
     payload: Bytes,
     key: Option<String>,
 ) -> Result<i64, Error> {
-    app.metrics.message.timed(checked(app, caller, run, name, payload, key)).await
+    timed!(app.metrics.message, checked(app, caller, run, name, payload, key))
 }
 
 async fn checked(

@@ -11,6 +11,7 @@ use serde::de::IgnoredAny;
 use super::super::{check_text, payloads, submit};
 use super::{VERSION_MARK, check_field, in_field, invalid, pinned};
 use crate::auth::Caller;
+use crate::verb_metrics::timed;
 use crate::{App, Error};
 
 /// Longest span of a workflow: a hundred years.
@@ -47,7 +48,7 @@ pub struct Start {
 
 /// Starts a workflow.
 pub async fn one(app: &App, caller: &Caller, start: Start) -> Result<Submitted, Error> {
-    app.metrics.submit.timed(taken_in(app, caller, start)).await
+    timed!(app.metrics.submit, taken_in(app, caller, start))
 }
 
 async fn taken_in(app: &App, caller: &Caller, start: Start) -> Result<Submitted, Error> {

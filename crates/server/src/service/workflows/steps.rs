@@ -14,6 +14,7 @@ use super::{check_field, diverged, in_field, invalid, refused, too_many};
 use crate::app::RESULT_BATCH;
 use crate::coalesce::{Coalescer, Item};
 use crate::metrics::Metrics;
+use crate::verb_metrics::timed_each;
 use crate::{App, Error};
 
 /// Largest number of an attempt that is believed: far more than policies allow, and so few that they can be added up.
@@ -160,7 +161,7 @@ pub async fn one(app: &App, write: StepWrite) -> Result<Remembered, Error> {
 
 /// Carries out writes; one answer for each.
 pub async fn many(app: &App, writes: Vec<StepWrite>) -> Result<Vec<Result<Remembered, Error>>, Error> {
-    app.metrics.write_steps.timed_each(each_held(app, writes)).await
+    timed_each!(app.metrics.write_steps, each_held(app, writes))
 }
 
 async fn each_held(app: &App, mut writes: Vec<StepWrite>) -> Result<Vec<Result<Remembered, Error>>, Error> {

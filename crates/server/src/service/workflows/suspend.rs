@@ -12,6 +12,7 @@ use super::{check_field, diverged, invalid, refused, too_many};
 use crate::app::RESULT_BATCH;
 use crate::coalesce::{Coalescer, Item};
 use crate::metrics::Metrics;
+use crate::verb_metrics::timed_each;
 use crate::{App, Error};
 
 /// Most sleeps that one suspension names.
@@ -87,7 +88,7 @@ pub async fn one(app: &App, suspension: Suspension) -> Result<Suspended, Error> 
 
 /// Suspends runs; one answer for each.
 pub async fn many(app: &App, suspensions: Vec<Suspension>) -> Result<Vec<Result<Suspended, Error>>, Error> {
-    app.metrics.suspend.timed_each(each_held(app, suspensions)).await
+    timed_each!(app.metrics.suspend, each_held(app, suspensions))
 }
 
 async fn each_held(app: &App, suspensions: Vec<Suspension>) -> Result<Vec<Result<Suspended, Error>>, Error> {

@@ -1,5 +1,7 @@
 //! Logs of the commands that stay: one line each on the error output.
 
+mod lines;
+
 use std::io::{self, IsTerminal};
 
 use baton_server::{LogQueue, LogWriter, REQUEST_TARGET, Weight};
@@ -52,13 +54,11 @@ impl LogArgs {
     {
         let filter = EnvFilter::try_new(&self.log)
             .map_err(|error| Exit::usage(format!("--log {:?} is not a level or filter: {error}", self.log)))?;
-        let lines = tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_writer(writer)
-            .with_ansi(io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
+        let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
+        let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         let started = match self.log_format {
-            LogFormat::Text => lines.try_init(),
-            LogFormat::Json => lines.json().try_init(),
+            LogFormat::Text => lines.event_format(lines::Text { colours }).try_init(),
+            LogFormat::Json => lines.event_format(lines::Json).try_init(),
         };
         started.map_err(|error| Exit::failed(format!("cannot start the log: {error}")))
     }
