@@ -4,17 +4,25 @@ use std::process::ExitCode;
 
 use baton::ClientError;
 
+use crate::flag_names;
+
 /// Why the program does not end with 0.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Exit {
     code: u8,
     message: String,
+    /// The field of the API that the server refuses.
+    field: Option<String>,
 }
 
 impl Exit {
+    fn new(code: u8, message: impl Into<String>) -> Exit {
+        Exit { code, message: message.into(), field: None }
+    }
+
     /// The run failed, or whatever was asked for did not work out.
     pub fn failed(message: impl Into<String>) -> Exit {
-        Exit { code: 1, message: message.into() }
+        Exit::new(1, message)
     }
 
     /// As [`Exit::failed`], when everything has been said already.
@@ -24,22 +32,30 @@ impl Exit {
 
     /// The command line is wrong.
     pub fn usage(message: impl Into<String>) -> Exit {
-        Exit { code: 2, message: message.into() }
+        Exit::new(2, message)
     }
 
     /// There is no such thing.
     pub fn not_found(message: impl Into<String>) -> Exit {
-        Exit { code: 3, message: message.into() }
+        Exit::new(3, message)
     }
 
     /// The server does not want to.
     pub fn refused(message: impl Into<String>) -> Exit {
-        Exit { code: 4, message: message.into() }
+        Exit::new(4, message)
     }
 
     /// The server cannot be reached.
     pub fn unreachable(message: impl Into<String>) -> Exit {
-        Exit { code: 5, message: message.into() }
+        Exit::new(5, message)
+    }
+
+    /// Names the flag of this command that the server refuses, where it named a field of its API.
+    pub fn naming_flag(mut self, command: &clap::Command) -> Exit {
+        if let Some(field) = self.field.take() {
+            self.message = flag_names::in_flags(command, &field, &self.message);
+        }
+        self
     }
 
     /// Says why on the error output, and returns the code to end with.
@@ -60,14 +76,11 @@ impl From<ClientError> for Exit {
             }
             ClientError::Untrusted(_) => Exit::unreachable(error.to_string()),
             ClientError::Decode(_) => Exit::unreachable(error.to_string()),
-            ClientError::Refused { status: 404, message, .. } => Exit { code: 3, message },
-            ClientError::Refused { status: 401 | 403, message, .. } => Exit {
-                code: 4,
-                message: format!(
-                    "{message}\nThe key comes from --api-key, BATON_API_KEY, `baton login`, or admin.key in the data directory, which goes only to the server that left it there."
-                ),
-            },
-            ClientError::Refused { message, .. } => Exit { code: 4, message },
+            ClientError::Refused { status: 404, message, .. } => Exit::not_found(message),
+            ClientError::Refused { status: 401 | 403, message, .. } => Exit::refused(format!(
+                "{message}\nThe key comes from --api-key, BATON_API_KEY, `baton login`, or admin.key in the data directory, which goes only to the server that left it there."
+            )),
+            ClientError::Refused { message, field, .. } => Exit { field, ..Exit::refused(message) },
         }
     }
 }

@@ -9,6 +9,7 @@ mod contexts;
 mod demo;
 mod duration;
 mod exit;
+mod flag_names;
 mod logging;
 mod os;
 mod output;
@@ -181,7 +182,7 @@ fn main() -> ExitCode {
     runtime.shutdown_background();
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(exit) => exit.report(),
+        Err(exit) => exit.naming_flag(flag_names::command_of(&mut Cli::command(), &matches)).report(),
     }
 }
 

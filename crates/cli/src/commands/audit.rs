@@ -9,7 +9,6 @@ use baton::Client;
 use baton::proto::AuditPage;
 use clap::{Args, Subcommand};
 
-use super::flags;
 use crate::exit::Exit;
 use crate::output::{Column, Listing, Look, Table, or_dash};
 
@@ -66,7 +65,7 @@ pub async fn execute(client: &Client, command: AuditCommand) -> Result<(), Exit>
     match command {
         AuditCommand::List(args) => {
             let ask = async || client.audit_log(Some(args.limit), args.cursor.as_deref()).await;
-            args.listing.show(ask, flags::AUDIT_LIST.explain(), table).await
+            args.listing.show(ask, table).await
         }
         AuditCommand::Export(args) => export(client, args).await,
     }
@@ -88,7 +87,7 @@ async fn export(client: &Client, args: ExportArgs) -> Result<(), Exit> {
     };
     let (mut after, mut count) = (args.after, 0);
     loop {
-        let page = client.audit_log_after(after, Some(EXPORT_PAGE)).await.map_err(flags::AUDIT_LIST.explain())?;
+        let page = client.audit_log_after(after, Some(EXPORT_PAGE)).await?;
         for line in &page.lines {
             serde_json::to_writer(&mut out, line).map_err(|error| failed(error.into()))?;
             out.write_all(b"\n").map_err(failed)?;

@@ -96,7 +96,7 @@ pub async fn execute(command: ContextCommand) -> Result<(), Exit> {
             // A file that cannot be read is told of at once.
             Contexts::load()?;
             let ask = async || Ok::<_, ClientError>(Shown::from(Contexts::load().unwrap_or_default()));
-            listing.show(ask, Exit::from, table).await?;
+            listing.show(ask, table).await?;
         }
         ContextCommand::Use(UseArgs { name, .. }) => {
             let mut all = Contexts::load()?;

@@ -6,7 +6,6 @@ use baton::Client;
 use baton::proto::{CreateKey, Keys, RotateKey, Whoami};
 use clap::{Args, Subcommand};
 
-use super::flags;
 use crate::duration;
 use crate::exit::Exit;
 use crate::output::{Column, Format, Listing, Look, Table, or_dash, print_line};
@@ -92,7 +91,7 @@ pub async fn execute(client: &Client, command: KeyCommand) -> Result<(), Exit> {
                 namespace: args.namespace,
                 expires_in_ms: args.expires_in.map(milliseconds),
             };
-            let created = client.create_key(&key).await.map_err(flags::KEY_CREATE.explain())?;
+            let created = client.create_key(&key).await?;
             args.format.print(&created, |created| {
                 eprintln!("Keep it: it is not shown again. To revoke it: baton key revoke {}", created.id);
                 created.key.clone()
@@ -103,7 +102,7 @@ pub async fn execute(client: &Client, command: KeyCommand) -> Result<(), Exit> {
                 overlap_ms: Some(milliseconds(args.overlap)),
                 expires_in_ms: args.expires_in.map(milliseconds),
             };
-            let rotated = client.rotate_key(&args.id, &rotation).await.map_err(flags::KEY_ROTATE.explain())?;
+            let rotated = client.rotate_key(&args.id, &rotation).await?;
             let overlap = duration::show(milliseconds(args.overlap));
             args.format.print(&rotated, |rotated| {
                 eprintln!(
@@ -113,7 +112,7 @@ pub async fn execute(client: &Client, command: KeyCommand) -> Result<(), Exit> {
                 rotated.key.clone()
             });
         }
-        KeyCommand::List(listing) => listing.show(async || client.keys().await, Exit::from, table).await?,
+        KeyCommand::List(listing) => listing.show(async || client.keys().await, table).await?,
         KeyCommand::Whoami(format) => format.show(&client.whoami().await?, whoami),
         KeyCommand::Revoke { id, force } => {
             let revoked = if force { client.force_revoke_key(&id).await } else { client.revoke_key(&id).await };

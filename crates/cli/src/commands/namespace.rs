@@ -4,7 +4,6 @@ use baton::Client;
 use baton::proto::{ChangeNamespace, CreateNamespace, NamespacePage, NamespaceView};
 use clap::{Args, Subcommand};
 
-use super::flags;
 use crate::exit::Exit;
 use crate::output::{Column, Format, Listing, Look, Table, or_dash};
 
@@ -149,11 +148,11 @@ pub async fn execute(client: &Client, command: NamespaceCommand) -> Result<(), E
                 seal_payloads: args.seal_payloads,
             };
             let made = client.create_namespace(&namespace).await;
-            show(args.format, made.map_err(flags::NAMESPACE_CREATE.explain())?);
+            show(args.format, made?);
         }
         NamespaceCommand::List(args) => {
             let ask = async || client.namespaces(Some(args.limit), args.cursor.as_deref()).await;
-            args.listing.show(ask, Exit::from, table).await?;
+            args.listing.show(ask, table).await?;
         }
         NamespaceCommand::Get(OneArgs { name, format }) => show(format, client.get_namespace(&name).await?),
         NamespaceCommand::Disable(DisableArgs { one: OneArgs { name, format }, reason }) => {
@@ -169,7 +168,7 @@ pub async fn execute(client: &Client, command: NamespaceCommand) -> Result<(), E
                 seal_payloads: None,
             };
             let changed = client.change_namespace(&name, &change).await;
-            show(format, changed.map_err(flags::NAMESPACE_LIMITS.explain())?);
+            show(format, changed?);
         }
         NamespaceCommand::Seal(SealArgs { name, payloads, format }) => {
             let change = ChangeNamespace { seal_payloads: Some(payloads == "on"), ..ChangeNamespace::default() };

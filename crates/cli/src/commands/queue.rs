@@ -6,7 +6,6 @@ use baton::Client;
 use baton::proto::{NAMESPACE_DEFAULT, PauseQueue, QueueLimits, QueueView, Queues, Time};
 use clap::{Args, Subcommand};
 
-use super::flags;
 use crate::duration;
 use crate::exit::Exit;
 use crate::output::{Column, Format, Listing, Look, Table, or_dash};
@@ -119,19 +118,19 @@ pub async fn execute(client: &Client, command: QueueCommand) -> Result<(), Exit>
     match command {
         QueueCommand::List(args) => {
             let ask = async || client.queues(args.namespace.as_deref()).await;
-            args.listing.show(ask, Exit::from, table).await?;
+            args.listing.show(ask, table).await?;
         }
         QueueCommand::Get(args) => args.format.show(&client.queue(&args.namespace, &args.queue).await?, one),
         QueueCommand::Pause(PauseArgs { queue, span }) => {
             let pause = PauseQueue { until: None, for_ms: span.map(|span| span.as_millis() as u64) };
             must_exist(client, &queue).await?;
             let paused = client.pause_queue(&queue.namespace, &queue.queue, &pause).await;
-            show(queue.format, paused.map_err(flags::QUEUE_PAUSE.explain())?);
+            show(queue.format, paused?);
         }
         QueueCommand::Resume(queue) => {
             must_exist(client, &queue).await?;
             let resumed = client.resume_queue(&queue.namespace, &queue.queue).await;
-            show(queue.format, resumed.map_err(flags::QUEUE_RESUME.explain())?);
+            show(queue.format, resumed?);
         }
         QueueCommand::Limit(LimitArgs { queue, backlog, rate, per_key }) => {
             let limits = QueueLimits {
@@ -141,7 +140,7 @@ pub async fn execute(client: &Client, command: QueueCommand) -> Result<(), Exit>
             };
             must_exist(client, &queue).await?;
             let limited = client.limit_queue(&queue.namespace, &queue.queue, &limits).await;
-            show(queue.format, limited.map_err(flags::QUEUE_LIMIT.explain())?);
+            show(queue.format, limited?);
         }
     }
     Ok(())

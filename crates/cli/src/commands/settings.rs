@@ -98,7 +98,7 @@ fn assignment(text: &str) -> Result<(String, Value), String> {
 pub async fn execute(client: &Client, command: SettingsCommand) -> Result<(), Exit> {
     match command {
         SettingsCommand::List(args) => {
-            args.listing.show(async || client.settings().await, Exit::from, table).await?;
+            args.listing.show(async || client.settings().await, table).await?;
         }
         SettingsCommand::Get(args) => {
             let setting = find(client.settings().await?, &args.name)?;

@@ -84,13 +84,12 @@ impl Listing {
     pub async fn show<L: List>(
         self,
         ask: impl AsyncFn() -> Result<L, ClientError>,
-        explain: impl Fn(ClientError) -> Exit,
         table: impl Fn(&L, Look) -> Table,
     ) -> Result<(), Exit> {
         if self.watch {
-            return watch::watch(self.format, ask, explain, table).await;
+            return watch::watch(self.format, ask, table).await;
         }
-        self.format.list(&ask().await.map_err(explain)?, table);
+        self.format.list(&ask().await?, table);
         Ok(())
     }
 }

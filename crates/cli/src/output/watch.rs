@@ -21,7 +21,6 @@ const EVERY: Duration = Duration::from_secs(2);
 pub(super) async fn watch<L: List>(
     format: Format,
     ask: impl AsyncFn() -> Result<L, ClientError>,
-    explain: impl Fn(ClientError) -> Exit,
     table: impl Fn(&L, Look) -> Table,
 ) -> Result<(), Exit> {
     let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
@@ -48,7 +47,7 @@ pub(super) async fn watch<L: List>(
                 }
                 is_away = true;
             }
-            Err(error) => return Err(explain(error)),
+            Err(error) => return Err(error.into()),
         }
         tokio::select! {
             () = sleep(EVERY) => {}

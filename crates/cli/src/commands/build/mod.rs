@@ -17,7 +17,7 @@ use baton::{BuildFilter, Client};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::commands::{flags, ids, run};
+use crate::commands::{ids, run};
 use crate::exit::Exit;
 use crate::output::{Format, JsonFlag, Listing, print_line};
 use follow::Followed;
@@ -134,7 +134,7 @@ pub async fn execute(client: &Client, command: BuildCommand) -> Result<(), Exit>
                 cursor: args.cursor,
             };
             let ask = async || client.builds(&filter).await;
-            args.listing.show(ask, flags::BUILD_LIST.explain(), show::page).await?;
+            args.listing.show(ask, show::page).await?;
         }
         BuildCommand::Get(OneArgs { id, format }) => {
             format.show(&client.build(&ids::run(client, id).await?).await?, show::one);

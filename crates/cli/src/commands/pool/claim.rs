@@ -12,7 +12,6 @@ use tokio::time::sleep;
 use super::board::Board;
 use super::create::{parse_memory, parse_usage};
 use super::{NameArgs, claims, show};
-use crate::commands::flags;
 use crate::commands::patience::{PAUSE, Patience};
 use crate::exit::Exit;
 use crate::output::{Format, print_line};
@@ -130,7 +129,7 @@ impl Asker<'_> {
 
     /// A server that restarts is waited for.
     fn bear(&mut self, error: ClientError) -> Result<(), Exit> {
-        if let Some(news) = self.patience.bear(error, Instant::now()).map_err(flags::POOL_CLAIM.explain())? {
+        if let Some(news) = self.patience.bear(error, Instant::now())? {
             eprintln!("baton: {news}");
         }
         Ok(())

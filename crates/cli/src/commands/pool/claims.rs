@@ -6,7 +6,6 @@ use baton_core::pools::ClaimState;
 use clap::Args;
 
 use super::{NameArgs, board, show};
-use crate::commands::flags;
 use crate::exit::Exit;
 use crate::output::{Column, Listing, Look, Table, or_dash};
 
@@ -42,7 +41,7 @@ pub async fn claims(client: &Client, args: ClaimsArgs) -> Result<(), Exit> {
         Some(run_id) => listing.format.show(&client.pool_claim(&namespace, &pool, &run_id).await?, one),
         None => {
             let ask = async || client.pool_claims(&namespace, &pool, state, Some(limit), cursor.as_deref()).await;
-            listing.show(ask, flags::POOL_CLAIMS.explain(), table).await?;
+            listing.show(ask, table).await?;
         }
     }
     Ok(())

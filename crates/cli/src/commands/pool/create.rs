@@ -11,7 +11,6 @@ use clap::Args;
 
 use super::scale::check_idle;
 use super::show;
-use crate::commands::flags;
 use crate::commands::worker::build::size;
 use crate::duration;
 use crate::exit::Exit;
@@ -166,7 +165,7 @@ pub async fn create(client: &Client, args: CreateArgs) -> Result<(), Exit> {
         idle_ms: args.idle.map(ms),
         runtime_ms: args.runtime.map(ms),
     };
-    let made = client.create_pool(&pool).await.map_err(flags::POOL_CREATE.explain())?;
+    let made = client.create_pool(&pool).await?;
     args.format.show(&made, show::pool);
     Ok(())
 }

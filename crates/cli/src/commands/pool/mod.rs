@@ -14,7 +14,6 @@ use baton::{Client, ClientError};
 use baton_core::pools::RunnerState;
 use clap::{Args, Subcommand};
 
-use super::flags;
 use super::patience::until_answered;
 use crate::exit::Exit;
 use crate::output::{Format, Listing, print_line};
@@ -243,7 +242,7 @@ pub async fn execute(client: &Client, command: PoolCommand) -> Result<(), Exit> 
         PoolCommand::List(args) => {
             let (namespace, cursor) = (args.namespace.as_deref(), args.cursor.as_deref());
             let ask = async || client.pools(namespace, Some(args.limit), cursor).await;
-            args.listing.show(ask, flags::POOL_LIST.explain(), show::pools).await?;
+            args.listing.show(ask, show::pools).await?;
         }
         PoolCommand::Get(OneArgs { name: NameArgs { pool, namespace }, format }) => {
             format.show(&client.pool(&namespace, &pool).await?, show::pool);
@@ -255,7 +254,7 @@ pub async fn execute(client: &Client, command: PoolCommand) -> Result<(), Exit> 
         }
         PoolCommand::Runners(RunnersArgs { name: NameArgs { pool, namespace }, state, limit, cursor, listing }) => {
             let ask = async || client.pool_runners(&namespace, &pool, state, Some(limit), cursor.as_deref()).await;
-            listing.show(ask, flags::POOL_RUNNERS.explain(), show::runners).await?;
+            listing.show(ask, show::runners).await?;
         }
         PoolCommand::Runner(args) => machine::show(client, args).await?,
         PoolCommand::End(args) => machine::end(client, args).await?,

@@ -7,7 +7,6 @@ use clap::Args;
 
 use super::create::RuleArgs;
 use super::{NameArgs, OneArgs, set, show};
-use crate::commands::flags;
 use crate::exit::Exit;
 
 #[derive(Args)]
@@ -70,7 +69,7 @@ pub async fn scale(client: &Client, args: ScaleArgs) -> Result<(), Exit> {
     if change == ChangePool::default() {
         return Err(Exit::usage("nothing is to be changed: say what, for example --min-idle 4"));
     }
-    let changed = set::apply(client, &namespace, &pool, &flags::POOL_SCALE, |_| Ok(change.clone())).await?;
+    let changed = set::apply(client, &namespace, &pool, |_| Ok(change.clone())).await?;
     format.show(&changed, show::changed);
     Ok(())
 }

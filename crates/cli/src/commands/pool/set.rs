@@ -11,7 +11,6 @@ use clap::Args;
 use super::create::{HookArgs, parse_option, parse_usage};
 use super::scale::{SizeArgs, check_idle};
 use super::{NameArgs, OneArgs, show};
-use crate::commands::flags::{self, Flags};
 use crate::duration;
 use crate::exit::Exit;
 
@@ -95,7 +94,7 @@ pub async fn set(client: &Client, args: SetArgs) -> Result<(), Exit> {
     if plain == ChangePool::default() && options.set.is_empty() && options.unset.is_empty() {
         return Err(Exit::usage("nothing is to be changed: say what, for example --option agent.hook_timeout=5m"));
     }
-    let changed = apply(client, &namespace, &pool, &flags::POOL_SET, |seen| {
+    let changed = apply(client, &namespace, &pool, |seen| {
         if plain.spot_fallback == Some(true) && plain.usage.unwrap_or(seen.usage) != Usage::Spot {
             return Err(Exit::usage("--spot-fallback is for pools of spot machines: add --usage spot"));
         }
@@ -110,7 +109,6 @@ pub(super) async fn apply(
     client: &Client,
     namespace: &str,
     pool: &str,
-    flags: &Flags,
     change: impl Fn(&PoolView) -> Result<ChangePool, Exit>,
 ) -> Result<PoolView, Exit> {
     let mut tries = 0;
@@ -123,7 +121,7 @@ pub(super) async fn apply(
         check_idle(change.min_idle.unwrap_or(seen.min_idle), rules, max_size).map_err(Exit::refused)?;
         match client.change_pool(namespace, pool, &change).await {
             Err(ClientError::Refused { status: 409, .. }) if tries < TRIES_MAX && !seen.deleting => {}
-            done => return done.map_err(flags.explain()),
+            done => return Ok(done?),
         }
     }
 }

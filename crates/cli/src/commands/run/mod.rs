@@ -9,8 +9,8 @@ use baton::{Client, RunFilter};
 use baton_core::State;
 use clap::{Args, Subcommand};
 
+use crate::commands::ids;
 use crate::commands::patience::until_answered;
-use crate::commands::{flags, ids};
 use crate::exit::Exit;
 use crate::output::{Format, Listing, print_line};
 
@@ -140,7 +140,7 @@ pub async fn execute(client: &Client, command: RunCommand) -> Result<(), Exit> {
         }
         RunCommand::History(HistoryArgs { id, listing }) => {
             let id = ids::run(client, id).await?;
-            listing.show(async || client.history(&id).await, Exit::from, show::history).await?;
+            listing.show(async || client.history(&id).await, show::history).await?;
         }
         RunCommand::Cancel(OneArgs { id, format }) => {
             let id = ids::run(client, id).await?;
@@ -186,7 +186,7 @@ async fn list(client: &Client, args: ListArgs) -> Result<(), Exit> {
         total: args.total,
         ..RunFilter::default()
     };
-    args.listing.show(async || client.runs(&filter).await, flags::RUN_LIST.explain(), show::page).await
+    args.listing.show(async || client.runs(&filter).await, show::page).await
 }
 
 /// Prints what came out of a run that has ended, and ends with 1 unless it completed.

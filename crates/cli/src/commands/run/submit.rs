@@ -11,7 +11,6 @@ use serde_json::value::RawValue;
 
 use super::finish;
 use crate::commands::explained::until_ended_explained;
-use crate::commands::flags;
 use crate::commands::patience::WAIT;
 use crate::duration;
 use crate::exit::Exit;
@@ -78,7 +77,7 @@ pub async fn submit(client: &Client, args: SubmitArgs) -> Result<(), Exit> {
         timeout_ms: args.timeout.map(|timeout| timeout.as_millis() as u64),
         ..SubmitRun::new(args.queue, args.kind)
     };
-    let submitted = client.submit(&run).await.map_err(flags::RUN_SUBMIT.explain())?;
+    let submitted = client.submit(&run).await?;
     if !args.wait {
         args.format.print(&submitted, |run| run.id.clone());
         return Ok(());

@@ -9,7 +9,6 @@ use baton_core::schedule::Overlap;
 use clap::Args;
 
 use super::show;
-use crate::commands::flags;
 use crate::commands::run::submit::read_input;
 use crate::duration;
 use crate::exit::Exit;
@@ -108,7 +107,7 @@ pub async fn create(client: &Client, args: CreateArgs) -> Result<(), Exit> {
         paused: args.paused,
         note: args.note,
     };
-    let made = client.create_schedule(&schedule).await.map_err(flags::SCHEDULE_CREATE.explain())?;
+    let made = client.create_schedule(&schedule).await?;
     args.format.show(&made, show::one);
     Ok(())
 }

@@ -9,7 +9,6 @@ use baton::proto::{BackfillSchedule, NAMESPACE_DEFAULT, NextFires, PauseSchedule
 use baton_core::cron::{Cron, ZONE_DEFAULT};
 use clap::{Args, Subcommand};
 
-use super::flags;
 use crate::connection::Connection;
 use crate::exit::Exit;
 use crate::output::{Format, Listing, print_line};
@@ -206,7 +205,7 @@ async fn ask(client: &Client, command: ScheduleCommand) -> Result<(), Exit> {
         ScheduleCommand::List(args) => {
             let (namespace, cursor) = (args.namespace.as_deref(), args.cursor.as_deref());
             let ask = async || client.schedules(namespace, Some(args.limit), cursor).await;
-            args.listing.show(ask, flags::SCHEDULE_LIST.explain(), show::page).await?;
+            args.listing.show(ask, show::page).await?;
         }
         ScheduleCommand::Get(OneArgs { name, format }) => {
             format.show(&client.schedule(&name.namespace, &name.id).await?, show::one);
@@ -221,14 +220,13 @@ async fn ask(client: &Client, command: ScheduleCommand) -> Result<(), Exit> {
         ScheduleCommand::Trigger(TriggerArgs { one: OneArgs { name, format }, idempotency_key }) => {
             let trigger = TriggerSchedule { idempotency_key };
             let triggered = client.trigger_schedule(&name.namespace, &name.id, &trigger).await;
-            format.print(&triggered.map_err(flags::SCHEDULE_TRIGGER.explain())?, |run| run.run_id.clone());
+            format.print(&triggered?, |run| run.run_id.clone());
         }
         ScheduleCommand::Backfill(BackfillArgs { one: OneArgs { name, format }, from, to }) => {
             let range = BackfillSchedule { from, to };
             let filled = client.backfill_schedule(&name.namespace, &name.id, &range).await;
-            format.print(&filled.map_err(flags::SCHEDULE_BACKFILL.explain())?, |filled| {
-                format!("{} started, {} had started before", filled.started, filled.existed)
-            });
+            format
+                .print(&filled?, |filled| format!("{} started, {} had started before", filled.started, filled.existed));
         }
         ScheduleCommand::Delete(name) => {
             client.delete_schedule(&name.namespace, &name.id).await?;
@@ -236,12 +234,12 @@ async fn ask(client: &Client, command: ScheduleCommand) -> Result<(), Exit> {
         }
         ScheduleCommand::Runs(RunsArgs { name: NameArgs { id, namespace }, limit, cursor, listing }) => {
             let ask = async || client.schedule_runs(&namespace, &id, Some(limit), cursor.as_deref()).await;
-            listing.show(ask, flags::SCHEDULE_RUNS.explain(), show::fires).await?;
+            listing.show(ask, show::fires).await?;
         }
         ScheduleCommand::Next(args) => {
             let id = args.id.ok_or_else(|| Exit::usage("a schedule or --cron is wanted"))?;
             let next = client.next_fires(&args.namespace, &id, Some(args.count)).await;
-            args.format.list(&next.map_err(flags::SCHEDULE_NEXT.explain())?, show::next);
+            args.format.list(&next?, show::next);
             if client.schedule(&args.namespace, &id).await?.paused {
                 eprintln!("{id} is paused: none of these comes before `baton schedule resume {id}`");
             }

@@ -10,7 +10,6 @@ use clap::Args;
 
 use super::create::parse_overlap;
 use super::{OneArgs, show};
-use crate::commands::flags;
 use crate::commands::run::submit::read_input;
 use crate::duration;
 use crate::exit::Exit;
@@ -84,7 +83,7 @@ pub async fn update(client: &Client, args: UpdateArgs) -> Result<(), Exit> {
         return Err(Exit::usage("nothing is to be changed: say what, for example --cron"));
     }
     let changed = client.change_schedule(&name.namespace, &name.id, &change).await;
-    format.show(&changed.map_err(flags::SCHEDULE_UPDATE.explain())?, show::one);
+    format.show(&changed?, show::one);
     Ok(())
 }
 

@@ -16,7 +16,6 @@ use crate::commands::build::follow::{Followed, follow};
 use crate::commands::build::results;
 use crate::commands::build::screen::{Bar, Screen};
 use crate::commands::build::text;
-use crate::commands::flags;
 use crate::exit::Exit;
 use crate::output::JsonFlag;
 
@@ -78,15 +77,13 @@ pub async fn submit(client: &Client, args: SubmitArgs) -> Result<(), Exit> {
     let id = match &args.git {
         Some(url) => {
             let build = repository(&args, url)?;
-            let explain = flags::SUBMIT_GIT.explain();
-            let submitted = again(|| async { Ok(client.submit_git_build(&build, Some(&key)).await?) }, explain);
+            let submitted = again(|| async { Ok(client.submit_git_build(&build, Some(&key)).await?) });
             say(&args, &submitted.await?, |build| &build.id)
         }
         None => {
             let build = directory(&args).await?;
             let bar = Bar::new("uploading", build.source.size());
-            let explain = flags::SUBMIT.explain();
-            let submitted = again(|| client.submit_build(&build, Some(&key), bar.progress()), explain).await;
+            let submitted = again(|| client.submit_build(&build, Some(&key), bar.progress())).await;
             drop(bar);
             say(&args, &submitted?, |build| &build.id)
         }
@@ -115,7 +112,7 @@ fn say<T: Serialize>(args: &SubmitArgs, submitted: &T, id: impl Fn(&T) -> &Strin
 }
 
 /// Repeats a submit that got no answer.
-async fn again<T, F>(submit: impl Fn() -> F, explain: impl Fn(ClientError) -> Exit) -> Result<T, Exit>
+async fn again<T, F>(submit: impl Fn() -> F) -> Result<T, Exit>
 where
     F: Future<Output = Result<T, TransferError>>,
 {
@@ -128,7 +125,7 @@ where
                 tokio::time::sleep(PAUSE_FIRST * (1 << tries)).await;
                 tries += 1;
             }
-            Err(TransferError::Call(error)) => return Err(explain(error)),
+            Err(TransferError::Call(error)) => return Err(error.into()),
             Err(error) => return Err(error.into()),
         }
     }

@@ -10,7 +10,7 @@ use baton::proto::{WorkerPage, WorkerView};
 use baton::{Client, WorkerFilter};
 use clap::{Args, Subcommand};
 
-use crate::commands::{flags, ids};
+use crate::commands::ids;
 use crate::exit::Exit;
 use crate::output::{Column, Format, Listing, Look, Table, or_dash};
 
@@ -115,7 +115,7 @@ pub async fn execute(client: &Client, command: WorkerCommand) -> Result<(), Exit
                 total: args.total,
             };
             let ask = async || client.workers(&filter).await;
-            args.listing.show(ask, flags::WORKER_LIST.explain(), table).await?;
+            args.listing.show(ask, table).await?;
         }
         WorkerCommand::Get(OneArgs { id, format }) => {
             format.show(&client.worker(&ids::worker(client, id).await?).await?, one);

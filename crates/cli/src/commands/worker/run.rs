@@ -9,7 +9,6 @@ use baton::runs::{Worker, WorkerEvent};
 use clap::Args;
 
 use super::{group, health, process};
-use crate::commands::flags;
 use crate::exit::Exit;
 use crate::logging::LogArgs;
 use crate::{duration, os, signals};
@@ -80,7 +79,7 @@ pub async fn run(client: &Client, args: RunArgs) -> Result<(), Exit> {
         let command = command.clone();
         async move { process::execute(&command, run, cancel).await }
     };
-    worker.run(handler, shutdown).await.map_err(flags::WORKER_RUN.explain())
+    Ok(worker.run(handler, shutdown).await?)
 }
 
 /// Writes what happens to a worker to the log.

@@ -12,9 +12,9 @@ use clap::{Args, Subcommand};
 use serde_json::value::RawValue;
 
 use super::explained::until_ended_explained;
+use super::ids;
 use super::patience::WAIT;
 use super::run::{parse_state, submit::read_json};
-use super::{flags, ids};
 use crate::duration;
 use crate::exit::Exit;
 use crate::output::{Format, Listing, print_line};
@@ -176,25 +176,24 @@ pub struct RetryArgs {
 
 /// Carries out a command about workflows.
 pub async fn execute(client: &Client, command: WorkflowCommand) -> Result<(), Exit> {
-    let asked = flags::WORKFLOW_RUN.explain();
     match command {
         WorkflowCommand::Start(args) => start::start(client, args).await?,
         WorkflowCommand::List(args) => list(client, args).await?,
         WorkflowCommand::Get(OneArgs { run, format }) => {
-            let found = client.workflow(ids::run(client, run.run).await?).get().await.map_err(asked)?;
+            let found = client.workflow(ids::run(client, run.run).await?).get().await?;
             format.show(&view::Run::from(found), show::run);
         }
         WorkflowCommand::Result(OneArgs { run, format }) => {
             let handle = client.workflow(ids::run(client, run.run).await?);
             // Whoever mistyped is told at once, and so is whoever asks a server that is not there.
-            handle.get().await.map_err(asked)?;
+            handle.get().await?;
             finish(client, &handle, format).await?;
         }
         WorkflowCommand::Cancel(args) => cancel(client, args).await?,
         WorkflowCommand::Signal(args) => signal(client, args).await?,
         WorkflowCommand::Query(RunArgs { run }) => {
             let run = ids::run(client, run).await?;
-            let published: Option<Box<RawValue>> = client.workflow(&run).query().await.map_err(asked)?;
+            let published: Option<Box<RawValue>> = client.workflow(&run).query().await?;
             match published {
                 Some(value) => print_line(value.get()),
                 None => return Err(Exit::not_found(format!("the workflow {run} has not published anything"))),
@@ -206,17 +205,17 @@ pub async fn execute(client: &Client, command: WorkflowCommand) -> Result<(), Ex
                 let steps = handle.steps().await?;
                 Ok(view::Steps { steps: steps.into_iter().map(view::Step::from).collect() })
             };
-            listing.show(ask, asked, show::steps).await?;
+            listing.show(ask, show::steps).await?;
         }
         WorkflowCommand::History(ManyArgs { run, listing }) => {
             let run = ids::run(client, run.run).await?;
-            listing.show(async || history::read(client, &run).await, asked, show::history).await?;
+            listing.show(async || history::read(client, &run).await, show::history).await?;
         }
         WorkflowCommand::Explain(OneArgs { run, format }) => {
             super::run::explain(client, &ids::run(client, run.run).await?, format).await?;
         }
         WorkflowCommand::Retry(RetryArgs { one: OneArgs { run, format }, from_start }) => {
-            let again = client.workflow(ids::run(client, run.run).await?).retry(from_start).await.map_err(asked)?;
+            let again = client.workflow(ids::run(client, run.run).await?).retry(from_start).await?;
             format.print(&view::Started::from(&again), |started| started.id.clone());
         }
     }
@@ -241,7 +240,7 @@ async fn list(client: &Client, args: ListArgs) -> Result<(), Exit> {
         }
         Ok(view::Page::from(wanted.await?))
     };
-    args.listing.show(ask, flags::WORKFLOW_LIST.explain(), show::page).await
+    args.listing.show(ask, show::page).await
 }
 
 async fn cancel(client: &Client, args: CancelArgs) -> Result<(), Exit> {
@@ -251,7 +250,7 @@ async fn cancel(client: &Client, args: CancelArgs) -> Result<(), Exit> {
         Some(grace) => handle.cancel_within(grace).await,
         None => handle.cancel().await,
     };
-    cancelled.map_err(flags::WORKFLOW_CANCEL.explain())?;
+    cancelled?;
     // What continued as a new run was cancelled there.
     let run = handle.wait_for(Duration::ZERO).await?;
     format.print(&view::Run::from(run), |run| {
@@ -268,7 +267,7 @@ async fn signal(client: &Client, args: SignalArgs) -> Result<(), Exit> {
         Some(key) => handle.signal_once(&args.name, &payload, key).await,
         None => handle.signal(&args.name, &payload).await,
     };
-    sent.map_err(flags::WORKFLOW_SIGNAL.explain())?;
+    sent?;
     print_line(format!("{} has the signal {}", handle.run_id(), args.name));
     Ok(())
 }

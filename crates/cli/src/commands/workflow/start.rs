@@ -7,7 +7,6 @@ use baton::{Client, RetryPolicy};
 use clap::Args;
 
 use super::{finish, view};
-use crate::commands::flags;
 use crate::commands::run::submit::read_json;
 use crate::duration;
 use crate::exit::Exit;
@@ -87,7 +86,7 @@ pub async fn start(client: &Client, args: StartArgs) -> Result<(), Exit> {
     if let Some(version) = args.pin_version {
         start = start.pin_version(version);
     }
-    let handle = start.await.map_err(flags::WORKFLOW_START.explain())?;
+    let handle = start.await?;
     if handle.existed() && !args.format.is_json() {
         eprintln!("baton: it was started before, with the same idempotency key");
     }

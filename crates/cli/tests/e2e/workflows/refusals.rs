@@ -28,7 +28,7 @@ async fn what_is_wrong_is_said_with_the_right_exit_code_and_of_the_flag_that_was
         (3, &["query", &run], "has not published anything"),
         (4, &["get", "order-17"], "RUN must be the identifier of a run"),
         (4, &["start", ""], "TYPE must not be empty"),
-        (4, &["start", "order@2"], "a version goes into --pin-version"),
+        (4, &["start", "order@2"], "a version goes into pin_version"),
         (4, &["start", "order", "--delay", "99999d"], "--at must be at most 100 years from now"),
         (4, &["start", "order", "--idempotency-key", "k"], "idempotency"),
         (4, &["cancel", &run, "--grace", "9999d"], "--grace must be at most 365 days"),

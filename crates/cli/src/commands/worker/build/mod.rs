@@ -24,7 +24,6 @@ use baton::runs::Worker;
 use clap::Args;
 
 use super::{group, health};
-use crate::commands::flags;
 use crate::exit::Exit;
 use crate::logging::LogArgs;
 use crate::{caches, duration, os, signals};
@@ -153,7 +152,7 @@ pub async fn build(client: &Client, args: BuildArgs) -> Result<(), Exit> {
         let builder = builder.clone();
         move |run, cancel| builder.clone().build(run, cancel)
     };
-    worker.run(handler, shutdown).await.map_err(flags::WORKER_BUILD.explain())
+    Ok(worker.run(handler, shutdown).await?)
 }
 
 fn open<T>(given: Option<PathBuf>, name: &str, open: impl FnOnce(&Path) -> std::io::Result<T>) -> Result<T, Exit> {
