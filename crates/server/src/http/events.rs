@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use baton_proto::{Event, Problem};
+use baton_proto::Problem;
 use bytes::Bytes;
 use futures_util::stream;
 use http::HeaderMap;
@@ -58,7 +58,7 @@ pub(super) struct EventsQuery {
 /// late, is told with an event of the kind `missed`.
 #[utoipa::path(get, path = "/api/v1/events", tag = "events", security(("api_key" = ["read"])),
     params(EventsQuery, ("Last-Event-ID" = Option<String>, Header, description = "The id of the last event seen")),
-    responses((status = 200, body = Event, content_type = "text/event-stream", description = "A stream of events"),
+    responses((status = 200, body = String, content_type = "text/event-stream", description = "A stream of events"),
         (status = 422, body = Problem), (status = 429, body = Problem, description = "Too many listen with this key, or at this server")))]
 pub(super) async fn listen(
     State(app): State<App>,

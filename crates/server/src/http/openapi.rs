@@ -5,7 +5,7 @@ mod examples;
 mod ids;
 
 use axum::Router;
-use baton_proto::{Problem, ProblemDetails};
+use baton_proto::{Event, Problem, ProblemDetails};
 use utoipa::OpenApi;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
@@ -20,7 +20,7 @@ use crate::App;
 #[openapi(
     info(title = "Baton", description = "Hands each piece of work to exactly one worker, and reclaims it if that worker dies."),
     servers((url = "/", description = "The server that answers with this document")),
-    components(schemas(Problem, ProblemDetails)),
+    components(schemas(Event, Problem, ProblemDetails)),
     tags(
         (name = "runs", description = "Submit and follow pieces of work"),
         (name = "leases", description = "What the holder of a run reports"),

@@ -1,16 +1,33 @@
 """Does what a submitter and a worker do, through a client that was generated from /openapi.json: URL and API key are given."""
 
+import json
 import sys
 
 from baton_client import AuthenticatedClient
+from baton_client.api.events import follow_events
 from baton_client.api.leases import complete_run
 from baton_client.api.runs import get_run, list_runs, submit_run
 from baton_client.api.workers import claim_runs, register_worker
-from baton_client.models import Claim, CompleteRun, Problem, RegisterWorker, RetryPolicy, State, SubmitRun
+from baton_client.models import Claim, CompleteRun, Event, Problem, RegisterWorker, RetryPolicy, State, SubmitRun
+
+
+def follow(client: AuthenticatedClient, after: int | None, **filters: str) -> tuple[list[Event], int]:
+    """What has happened since, and the id to go on after."""
+    place = {} if after is None else {"after": after}
+    text = follow_events.sync(client=client, wait_ms=1, **place, **filters)
+    frames = [dict(line.split(": ", 1) for line in frame.splitlines()) for frame in text.split("\n\n") if frame]
+    events = [Event.from_dict(json.loads(frame["data"])) for frame in frames if "data" in frame]
+    return events, int(frames[-1]["id"])
 
 
 def main(url: str, key: str) -> None:
     client = AuthenticatedClient(base_url=url, token=key)
+
+    # From here on, with the client's own way of keeping a connection open.
+    listening = follow_events._get_kwargs(kind="run.ended", queue="mail", wait_ms=30_000)
+    stream = client.get_httpx_client().stream(**listening)
+    lines = stream.__enter__().iter_lines()
+    start = next(int(line.removeprefix("id: ")) for line in lines if line.startswith("id: "))
 
     worker = RegisterWorker(types=["send"], queues=["mail"], name="generated", max_concurrent=3)
     worker = register_worker.sync(client=client, body=worker)
@@ -45,6 +62,14 @@ def main(url: str, key: str) -> None:
     assert run.state == State.COMPLETED and run.output == ["sent", 1] and run.input_ == {"to": "ada"}, run
     missing = get_run.sync_detailed(id="00000000-0000-7000-8000-000000000000", client=client)
     assert missing.status_code == 404 and missing.parsed.code == "not_found", missing
+
+    ended = next(Event.from_dict(json.loads(line.removeprefix("data: "))) for line in lines if line.startswith("data: "))
+    assert (ended.kind, ended.run_id) == ("run.ended", runs[0]), ended
+    stream.__exit__(None, None, None)
+    # The same for a client that asks now and then.
+    events, last = follow(client, start, kind="run.ended")
+    assert [event.run_id for event in events] == runs[:1] and last >= ended.id, events
+    assert follow(client, last, kind="run.ended")[0] == []
     print("completed as wanted")
 
 

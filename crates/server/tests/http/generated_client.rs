@@ -1,5 +1,5 @@
 //! Others understand the document: a validator finds nothing wrong with it, and a client that was generated from it does what
-//! a submitter and a worker do. `scripts/openapi-tools` installs both.
+//! a submitter, a worker and a listener do. `scripts/openapi-tools` installs both.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -29,7 +29,7 @@ async fn run(command: &mut Command) -> String {
 
 /// On one store: what is behind the server makes no difference to the document.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_generated_client_submits_claims_completes_lists_and_reads() {
+async fn a_generated_client_submits_claims_completes_lists_and_follows_events() {
     let server = Server::start(On::Sqlite).await;
     let (tools, folder) = (tools(), tempfile::tempdir().unwrap());
     let document = folder.path().join("openapi.json");

@@ -25,11 +25,15 @@ const BODIES: [(&str, &str, &str); 3] = [
     ("post", "/api/builds/{id}/artifact", "application/octet-stream"),
 ];
 
-/// Operations that answer with a stream of events when `Accept` asks for it, and what an event is.
-const STREAMS: [(&str, &str); 1] = [(
-    "/api/builds/{id}/logs",
-    "Every line as an event, whose id is the line's number and whose data is a BuildLogLine as JSON; then an event `end`",
-)];
+/// Operations that answer with a stream of events, and what an event is. Clients that were generated
+/// know no streams: for them it is text.
+const STREAMS: [(&str, &str); 2] = [
+    (
+        "/api/builds/{id}/logs",
+        "Every line as an event, whose id is the line's number and whose data is a BuildLogLine as JSON; then an event `end`",
+    ),
+    ("/api/v1/events", "Events with a kind, an id to go on after, and an Event as JSON for their data"),
+];
 
 /// Method, path and description of every operation.
 pub(super) fn operations(document: &mut Value) -> impl Iterator<Item = (&'static str, String, &mut Value)> {
