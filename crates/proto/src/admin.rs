@@ -107,11 +107,14 @@ pub struct QueueView {
 }
 
 /// Queues, by namespace and name.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Queues {
     /// The queues.
     pub queues: Vec<QueueView>,
+    /// Pass it as `cursor` to get the next page; absent on the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
 }
 
 /// Stops a queue from handing out runs; what is held goes on.
@@ -247,12 +250,15 @@ pub struct Whoami {
     pub expires_at: Option<Time>,
 }
 
-/// All API keys, oldest first.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// API keys, oldest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Keys {
     /// The keys.
     pub keys: Vec<KeyView>,
+    /// Pass it as `cursor` to get the next page; absent on the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
 }
 
 /// A line of the audit log.

@@ -17,7 +17,16 @@ impl Client {
 
     /// All API keys.
     pub async fn keys(&self) -> Result<Keys, ClientError> {
-        self.json(Call::get("/api/v1/keys")).await
+        let mut all = Keys::default();
+        loop {
+            let query = Query::new("/api/v1/keys").page(None, all.next_cursor.as_deref(), false);
+            let page: Keys = self.json(Call::get(query.path)).await?;
+            all.keys.extend(page.keys);
+            all.next_cursor = page.next_cursor;
+            if all.next_cursor.is_none() {
+                return Ok(all);
+            }
+        }
     }
 
     /// Who is calling: the API key of this client, what it may do and where.

@@ -13,7 +13,17 @@ fn path(namespace: &str, name: &str, verb: &str) -> String {
 impl Client {
     /// The queues of a namespace, or of all the key is good for.
     pub async fn queues(&self, namespace: Option<&str>) -> Result<Queues, ClientError> {
-        self.json(Call::get(Query::new("/api/v1/queues").add("namespace", namespace).path)).await
+        let mut all = Queues::default();
+        loop {
+            let query = Query::new("/api/v1/queues").add("namespace", namespace);
+            let query = query.page(None, all.next_cursor.as_deref(), false);
+            let page: Queues = self.json(Call::get(query.path)).await?;
+            all.queues.extend(page.queues);
+            all.next_cursor = page.next_cursor;
+            if all.next_cursor.is_none() {
+                return Ok(all);
+            }
+        }
     }
 
     /// One queue.

@@ -63,8 +63,8 @@ lists! {
     RunnerPage { runners: RunnerView, cursor next_cursor }
     ClaimPage { claims: ListedClaim, cursor next_cursor }
     AuditPage { lines: AuditLine, cursor next_cursor }
-    Queues { queues: QueueView }
-    Keys { keys: KeyView }
+    Queues { queues: QueueView, cursor next_cursor }
+    Keys { keys: KeyView, cursor next_cursor }
     SettingList { settings: SettingView }
     History { events: HistoryEvent }
 }

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use baton_proto::{AuditPage, CreateKey, CreatedKey, Keys, Problem, RotateKey, Whoami};
+use baton_proto::{AuditPage, CreateKey, CreatedKey, Keys, PAGE_MAX, Problem, RotateKey, Whoami};
 use baton_store::Page;
 use http::StatusCode;
 use serde::Deserialize;
@@ -24,10 +24,27 @@ pub(super) async fn create(
     Ok(answer(StatusCode::CREATED, &service::keys::create(&app, &caller, wanted).await?))
 }
 
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ListKeys {
+    /// 1 to 1,000. [default: 1000]
+    limit: Option<usize>,
+    /// The next_cursor of the page before.
+    cursor: Option<String>,
+}
+
 /// List API keys, oldest first.
-#[utoipa::path(get, path = "/api/v1/keys", tag = "keys", security(("api_key" = ["admin"])), responses((status = 200, body = Keys)))]
-pub(super) async fn list(State(app): State<App>, Auth(caller): Auth) -> Result<Response, Error> {
-    Ok(ok(&Keys { keys: service::keys::list(&app, &caller).await? }))
+#[utoipa::path(get, path = "/api/v1/keys", tag = "keys", security(("api_key" = ["admin"])), params(ListKeys),
+    responses((status = 200, body = Keys)))]
+pub(super) async fn list(
+    State(app): State<App>,
+    Auth(caller): Auth,
+    Params(wanted): Params<ListKeys>,
+) -> Result<Response, Error> {
+    let page = Page { after: wanted.cursor, limit: page_size(wanted.limit.or(Some(PAGE_MAX)))? };
+    let (keys, next_cursor) = service::keys::list(&app, &caller, page).await?;
+    Ok(ok(&Keys { keys, next_cursor }))
 }
 
 /// Say who is calling: the API key, what it may do and where. Any key may ask.

@@ -2,19 +2,21 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use baton_proto::{NAMESPACE_DEFAULT, PauseQueue, Problem, QueueLimits, QueueView, Queues};
+use baton_proto::{NAMESPACE_DEFAULT, PAGE_MAX, PauseQueue, Problem, QueueLimits, QueueView, Queues};
+use baton_store::Page;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::extract::{Auth, Json, Params, Path};
 use super::ok;
+use super::runs::{cursor, page_size};
 use crate::{App, Error, service};
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct InNamespace {
-    /// The namespace; `default` (all, in the list) unless given.
+    /// The namespace. [default: default]
     namespace: Option<String>,
 }
 
@@ -24,16 +26,29 @@ impl InNamespace {
     }
 }
 
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ListQueues {
+    /// Only queues of this namespace.
+    namespace: Option<String>,
+    /// 1 to 1,000. [default: 1000]
+    limit: Option<usize>,
+    /// The next_cursor of the page before.
+    cursor: Option<String>,
+}
+
 /// List queues with their depths and settings.
-#[utoipa::path(get, path = "/api/v1/queues", tag = "queues", security(("api_key" = ["read"])), params(InNamespace),
+#[utoipa::path(get, path = "/api/v1/queues", tag = "queues", security(("api_key" = ["read"])), params(ListQueues),
     responses((status = 200, body = Queues)))]
 pub(super) async fn list(
     State(app): State<App>,
     Auth(caller): Auth,
-    Params(within): Params<InNamespace>,
+    Params(wanted): Params<ListQueues>,
 ) -> Result<Response, Error> {
-    let queues = service::queues::list(&app, &caller, within.namespace.as_deref()).await?;
-    Ok(ok(&Queues { queues }))
+    let page = Page { after: cursor(wanted.cursor.as_deref())?, limit: page_size(wanted.limit.or(Some(PAGE_MAX)))? };
+    let (queues, next) = service::queues::list(&app, &caller, wanted.namespace.as_deref(), page).await?;
+    Ok(ok(&Queues { queues, next_cursor: next.map(|id| id.to_string()) }))
 }
 
 /// Get one queue.

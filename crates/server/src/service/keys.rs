@@ -4,9 +4,9 @@ use std::io::Write;
 
 use baton_core::{Millis, token};
 use baton_proto::{CreateKey, CreatedKey, KeyView, RotateKey, Time, Whoami};
-use baton_store::{Key, NewKey, Rotation, Scope};
+use baton_store::{Key, NewKey, Page, Rotation, Scope};
 
-use super::{audit, check_name};
+use super::{audit, check_name, page_of};
 use crate::auth::{Caller, scope_name, scope_named};
 use crate::{App, Error};
 
@@ -81,12 +81,13 @@ fn reaches(caller: &Caller, key: &Key) -> bool {
 }
 
 /// All keys the caller may see.
-pub async fn list(app: &App, caller: &Caller) -> Result<Vec<KeyView>, Error> {
+pub async fn list(app: &App, caller: &Caller, page: Page<String>) -> Result<(Vec<KeyView>, Option<String>), Error> {
     caller.has(Scope::Admin)?;
-    let keys = app.store.keys().await?;
-    Ok(keys
+    let mut keys = app.store.keys().await?;
+    keys.retain(|key| reaches(caller, key));
+    let (keys, next) = page_of(keys, page, |key| key.id.clone())?;
+    let shown = keys
         .into_iter()
-        .filter(|key| reaches(caller, key))
         .map(|key| KeyView {
             id: key.id,
             name: key.name,
@@ -99,7 +100,8 @@ pub async fn list(app: &App, caller: &Caller) -> Result<Vec<KeyView>, Error> {
             used_at: key.used_at.map(Time),
             old_until: key.old_until.map(Time),
         })
-        .collect())
+        .collect();
+    Ok((shown, next))
 }
 
 /// Who is calling. Any key may ask.

@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 use baton_core::token::{self, Tenant};
 use baton_core::{Refused, RunId, State, WorkerId};
-use baton_store::{Changes, LeaseRef, RunRecord, Scope, Verdict, Woken};
+use baton_store::{Changes, LeaseRef, Page, RunRecord, Scope, Verdict, Woken};
 use tokio::sync::mpsc;
 
 use self::news::News;
@@ -282,6 +282,23 @@ pub(crate) async fn visible(app: &App, caller: &Caller, scope: Scope, run: RunId
         true => Ok(record),
         false => Err(Error::no_run(run)),
     }
+}
+
+/// A page of a list that is short enough to be read whole, and the key of its last entry if there are more.
+pub(crate) fn page_of<T, K: PartialEq>(
+    list: Vec<T>,
+    page: Page<K>,
+    key: impl Fn(&T) -> K,
+) -> Result<(Vec<T>, Option<K>), Error> {
+    let unknown = || Error::field("cursor", "must be taken from an earlier page, where it is called next_cursor");
+    let begin = match page.after {
+        Some(after) => list.iter().position(|entry| key(entry) == after).ok_or_else(unknown)? + 1,
+        None => 0,
+    };
+    let is_last = list.len() <= begin + page.limit;
+    let entries: Vec<T> = list.into_iter().skip(begin).take(page.limit).collect();
+    let next = entries.last().map(key).filter(|_| !is_last);
+    Ok((entries, next))
 }
 
 /// Checks a name that a person chose.

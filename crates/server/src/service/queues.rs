@@ -2,9 +2,9 @@
 
 use baton_core::Millis;
 use baton_proto::{Event, PauseQueue, QueueLimits, QueueView, Time};
-use baton_store::{Depth, Queue, QueueChange, Scope};
+use baton_store::{Depth, Page, Queue, QueueChange, QueueId, Scope};
 
-use super::{audit, check_name};
+use super::{audit, check_name, page_of};
 use crate::auth::Caller;
 use crate::events::Kind;
 use crate::{App, Error};
@@ -12,17 +12,23 @@ use crate::{App, Error};
 /// Counting stops here: a longer queue is shown as this long.
 const DEPTH_CAP: u64 = 1_000_000;
 
-/// The queues the caller may see.
-pub async fn list(app: &App, caller: &Caller, namespace: Option<&str>) -> Result<Vec<QueueView>, Error> {
+/// The queues the caller may see, after the one with the number of the cursor.
+pub async fn list(
+    app: &App,
+    caller: &Caller,
+    namespace: Option<&str>,
+    page: Page<QueueId>,
+) -> Result<(Vec<QueueView>, Option<QueueId>), Error> {
     caller.has(Scope::Read)?;
     if let Some(namespace) = namespace {
         caller.may(Scope::Read, namespace)?;
     }
     let queues = app.store.queues(namespace.or(caller.namespace.as_deref())).await?;
+    let (queues, next) = page_of(queues, page, |queue| queue.id)?;
     let ids: Vec<_> = queues.iter().map(|queue| queue.id).collect();
     let depths = app.store.depths(&ids, DEPTH_CAP).await?;
     let now = app.store.now().await?;
-    Ok(queues.into_iter().zip(depths).map(|(queue, depth)| view(app, queue, depth, now)).collect())
+    Ok((queues.into_iter().zip(depths).map(|(queue, depth)| view(app, queue, depth, now)).collect(), next))
 }
 
 /// One queue.

@@ -31,6 +31,35 @@ async fn a_queue_nobody_named_is_not_found(on: On) {
     assert_eq!(server.call("GET", "/api/v1/queues?name=x", "").await.refusal(), "422 invalid");
 }
 
+async fn queues_and_keys_come_in_pages(on: On) {
+    let server = Server::start(on).await;
+    for queue in ["c", "a", "b"] {
+        server.submit_run(&SubmitRun::new(queue, "x")).await;
+    }
+    for (what, name) in [("queues", "name"), ("keys", "id")] {
+        for key in ["one", "two"].iter().filter(|_| what == "keys") {
+            let key = json!({"name": key, "scopes": ["read"]}).to_string();
+            assert_eq!(server.call("POST", "/api/v1/keys", key).await.status, 201);
+        }
+        let whole = server.call("GET", &format!("/api/v1/{what}"), "").await.json();
+        assert!(whole.get("next_cursor").is_none(), "{whole}");
+        let mut found = Vec::new();
+        let mut cursor = String::new();
+        loop {
+            let page = server.call("GET", &format!("/api/v1/{what}?limit=1{cursor}"), "").await.json();
+            assert_eq!(page[what].as_array().unwrap().len(), 1, "{page}");
+            found.push(page[what][0][name].clone());
+            let Some(next) = page.get("next_cursor") else { break };
+            cursor = format!("&cursor={}", next.as_str().unwrap());
+        }
+        let all: Vec<_> = whole[what].as_array().unwrap().iter().map(|entry| entry[name].clone()).collect();
+        assert!(all.len() >= 2 && found == all, "{found:?} instead of {all:?}");
+        for wrong in ["limit=0", "limit=1001", "cursor=no-such-entry"] {
+            assert_eq!(server.call("GET", &format!("/api/v1/{what}?{wrong}"), "").await.refusal(), "422 invalid");
+        }
+    }
+}
+
 async fn queues_are_listed_by_namespace(on: On) {
     let server = Server::start(on).await;
     server.submit().await;
@@ -142,6 +171,7 @@ async fn the_smallest_rate_breaks_nothing(on: On) {
 on_both!(
     depth_counts_what_waits_is_held_and_sleeps,
     a_queue_nobody_named_is_not_found,
+    queues_and_keys_come_in_pages,
     queues_are_listed_by_namespace,
     a_paused_queue_hands_out_nothing_until_it_is_resumed,
     a_pause_ends_by_itself_and_wakes_who_waits,
