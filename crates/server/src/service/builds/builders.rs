@@ -13,11 +13,11 @@ use baton_proto::{
 use baton_store::{Builder, NewWorker, Scope, WorkerInfo, WorkerStatus};
 
 use super::holder::{self, Proof};
-use super::{QUEUE, find, heard_of, logs, namespace_of};
+use super::{Found, QUEUE, STRANGERS_MAX, find, heard_of, logs, namespace_of, reject_stranger};
 use crate::auth::Caller;
 use crate::events::Kind;
 use crate::polls::Poller;
-use crate::service::{audit, check_name, check_text, claim, register, run_id, workers};
+use crate::service::{audit, check_name, check_text, claim, open_lease, register, run_id, workers};
 use crate::workers::BUILDER_LABEL;
 use crate::{App, Error, crash};
 
@@ -196,22 +196,7 @@ pub async fn poll(app: &App, proof: &Proof<'_>) -> Result<Polled, Error> {
     app.workers.get(builder.worker).await?.ok_or_else(|| Error::no_worker(&builder.name_id))?;
     // A poll is a sign of life, like a heartbeat.
     heard_of(app, builder.worker).await.map_err(|error| gone(&builder, error))?;
-    let wanted = Claim { max: Some(1), ..Claim::default() };
-    let caller = Caller::of_worker(builder.key_id.as_deref(), &builder.namespace);
-    let claimed = match claim::many_or_again(app, &caller, builder.worker, wanted).await {
-        Ok((claimed, again)) => claimed.into_iter().next().map(|claimed| (claimed, again)),
-        // It has as much as it can do, is on its way out, or feels unwell: no work, and no error.
-        Err(Error::WorkerFull | Error::WorkerDraining | Error::WorkerUnfit(_)) => None,
-        Err(other) => return Err(gone(&builder, other)),
-    };
-    let job = match claimed {
-        Some((claimed, again)) => {
-            app.polls.brought_work(&Poller::Builder(builder.worker));
-            crash::point("poll.claimed");
-            Some(job(app, &builder, claimed, again).await?)
-        }
-        None => None,
-    };
+    let job = next_job(app, &builder).await?;
     let next = next.unwrap_or(builder.token);
     let pending = pending(app, &builder.namespace).await?;
     let poll_after_ms = match job.is_some() && pending > 0 {
@@ -226,6 +211,32 @@ pub async fn poll(app: &App, proof: &Proof<'_>) -> Result<Polled, Error> {
     })
 }
 
+/// Claims the next build, and clears runs away that are none.
+async fn next_job(app: &App, builder: &Builder) -> Result<Option<BuildJob>, Error> {
+    let caller = Caller::of_worker(builder.key_id.as_deref(), &builder.namespace);
+    for _ in 0..STRANGERS_MAX {
+        let wanted = Claim { max: Some(1), ..Claim::default() };
+        let (claimed, again) = match claim::many_or_again(app, &caller, builder.worker, wanted).await {
+            Ok((claimed, again)) => (claimed.into_iter().next(), again),
+            // It has as much as it can do, is on its way out, or feels unwell: no work, and no error.
+            Err(Error::WorkerFull | Error::WorkerDraining | Error::WorkerUnfit(_)) => return Ok(None),
+            Err(other) => return Err(gone(builder, other)),
+        };
+        let Some(claimed) = claimed else { return Ok(None) };
+        app.polls.brought_work(&Poller::Builder(builder.worker));
+        crash::point("poll.claimed");
+        match find(app, &claimed.run_id).await {
+            Ok(found) => return Ok(Some(job(app, builder, found, claimed, again).await?)),
+            Err(Error::NotFound { .. }) => {
+                let lease = open_lease(app, &caller, run_id(&claimed.run_id)?, &claimed.lease).await?;
+                reject_stranger(app, lease).await?;
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(None)
+}
+
 /// A builder that said goodbye or was sent away is not there any more, in the words of its protocol.
 fn gone(builder: &Builder, error: Error) -> Error {
     match error {
@@ -235,8 +246,7 @@ fn gone(builder: &Builder, error: Error) -> Error {
 }
 
 /// A claimed build, as builders know it. `again` is true when an earlier poll brought it.
-async fn job(app: &App, builder: &Builder, claimed: ClaimedRun, again: bool) -> Result<BuildJob, Error> {
-    let found = find(app, &claimed.run_id).await?;
+async fn job(app: &App, builder: &Builder, found: Found, claimed: ClaimedRun, again: bool) -> Result<BuildJob, Error> {
     let run = run_id(&claimed.run_id)?;
     if !again {
         let name =

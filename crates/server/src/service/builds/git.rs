@@ -11,15 +11,17 @@ use std::time::Duration;
 use baton_core::{Millis, State, WorkerId};
 use baton_proto::{BuildView, GitJob, GitResult, NAMESPACE_DEFAULT, SubmitGitBuild};
 use baton_store::{
-    BuildSource, ClaimSlot, Claimed, LaneName, LeaseRef, NewBuild, NewWorker, Scope, Verdict, WorkerInfo, WorkerStatus,
+    BuildSource, ClaimSlot, Claimed, Lane, LaneName, LeaseRef, NewBuild, NewWorker, Scope, Verdict, WorkerInfo,
+    WorkerStatus,
 };
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::submit::{Wanted, once, take_in};
-use super::{Found, PLATFORM_GIT, QUEUE, find, logs, namespace_of, no_build, read};
+use super::{Found, PLATFORM_GIT, QUEUE, STRANGERS_MAX, find, logs, namespace_of, no_build, read, reject_stranger};
 use crate::auth::Caller;
+use crate::dispatch::Handed;
 use crate::events::Kind;
 use crate::polls::Poller;
 use crate::service::renew;
@@ -133,37 +135,52 @@ pub async fn claim(app: &App, caller: &Caller) -> Result<Option<GitJob>, Error> 
     app.polls.admit(&poller, &app.current(), app.store.clock().local())?;
     let name = LaneName { namespace: namespace.to_owned(), queue: QUEUE.to_owned(), kind: PLATFORM_GIT.to_owned() };
     let lane = app.lanes.get(vec![name]).await?[0];
-    let claim = async |worker: Arc<KnownWorker>| {
-        let slot = ClaimSlot {
-            worker: worker.id,
-            name: caller.key_id.clone(),
-            lanes: vec![lane.lane],
-            room: 1,
-            claim_no: 0,
-            start: true,
-            lease_ms: Some(app.current().build_git_lease_ms as Millis),
-            asked_ms_ago: None,
+    for _ in 0..STRANGERS_MAX {
+        let Some(claimed) = claim_next(app, caller, lane).await? else { return Ok(None) };
+        app.polls.brought_work(&poller);
+        crash::point("git.claimed");
+        let lease = LeaseRef { run: claimed.run, epoch: claimed.epoch };
+        let Ok(job) = job(&claimed) else {
+            reject_stranger(app, lease).await?;
+            continue;
         };
-        app.dispatcher.poll(lane.queue, slot, Instant::now()).await
-    };
-    let claimed = match app.key_workers.get(caller) {
+        logs::note(app, claimed.run, format!("Build assigned to a builder with the API key {}", caller.key_id)).await;
+        return Ok(Some(job));
+    }
+    Ok(None)
+}
+
+/// Claims the next run of a lane, for the worker that stands for all builders of an API key.
+async fn claim_next(app: &App, caller: &Caller, lane: Lane) -> Result<Option<Claimed>, Error> {
+    let handed = match app.key_workers.get(caller) {
         Some(worker) => {
             heard_of(app, &worker).await?;
-            claim(worker).await
+            claim_for(app, caller, lane, &worker).await
         }
-        None => claim(register(app, caller).await?).await,
+        None => claim_for(app, caller, lane, &*register(app, caller).await?).await,
     };
-    let claimed = match claimed {
+    let handed = match handed {
         // Somebody took it offline, or it was silent for too long: this is its next incarnation.
-        Err(Error::WorkerOffline | Error::NotFound { .. }) => claim(register(app, caller).await?).await,
+        Err(Error::WorkerOffline | Error::NotFound { .. }) => {
+            claim_for(app, caller, lane, &*register(app, caller).await?).await
+        }
         other => other,
     };
-    let Some(claimed) = claimed?.runs.into_iter().next() else { return Ok(None) };
-    app.polls.brought_work(&poller);
-    crash::point("git.claimed");
-    let job = job(&claimed)?;
-    logs::note(app, claimed.run, format!("Build assigned to a builder with the API key {}", caller.key_id)).await;
-    Ok(Some(job))
+    Ok(handed?.runs.into_iter().next())
+}
+
+async fn claim_for(app: &App, caller: &Caller, lane: Lane, worker: &KnownWorker) -> Result<Handed, Error> {
+    let slot = ClaimSlot {
+        worker: worker.id,
+        name: caller.key_id.clone(),
+        lanes: vec![lane.lane],
+        room: 1,
+        claim_no: 0,
+        start: true,
+        lease_ms: Some(app.current().build_git_lease_ms as Millis),
+        asked_ms_ago: None,
+    };
+    app.dispatcher.poll(lane.queue, slot, Instant::now()).await
 }
 
 /// What a builder has to know, as the run carries it.
@@ -182,11 +199,8 @@ struct Repository {
     version: String,
 }
 
-fn job(claimed: &Claimed) -> Result<GitJob, Error> {
-    let Input { project, git } = serde_json::from_slice(&claimed.input).map_err(|error| {
-        tracing::error!(%error, run = %claimed.run, "a build from a repository has an input that is none");
-        Error::Internal
-    })?;
+fn job(claimed: &Claimed) -> serde_json::Result<GitJob> {
+    let Input { project, git } = serde_json::from_slice(&claimed.input)?;
     Ok(GitJob {
         id: claimed.run.to_string(),
         project_slug: project,

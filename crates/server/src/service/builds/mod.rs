@@ -17,9 +17,9 @@ pub mod submit;
 use std::time::Duration;
 
 use baton_core::token::TokenKey;
-use baton_core::{Millis, RunId, State, WorkerId, token};
+use baton_core::{Failure, Millis, Reason, RunId, State, WorkerId, token};
 use baton_proto::{BuildStatus, NAMESPACE_DEFAULT};
-use baton_store::{Build, RunRecord, Scope};
+use baton_store::{Build, LeaseRef, RunRecord, Scope};
 
 use super::{renew, run_id};
 use crate::auth::Caller;
@@ -29,6 +29,9 @@ use crate::{App, Error};
 pub const QUEUE: &str = "builds";
 /// The platform of builds from repositories, which have none.
 pub const PLATFORM_GIT: &str = "git";
+
+/// Most runs that are no builds which one poll of a builder clears away.
+const STRANGERS_MAX: usize = 100;
 
 /// A build and its run.
 #[derive(Clone, Debug)]
@@ -48,6 +51,25 @@ pub enum Reader<'a> {
     Token(&'a str),
     /// Both. The key counts where it is good for what is asked.
     KeyOrToken(&'a Caller, &'a str),
+}
+
+/// Ends a run that a builder was handed and that is no build: anybody may submit a run to this queue, and one that no
+/// builder can do must not keep it from the builds behind.
+async fn reject_stranger(app: &App, lease: LeaseRef) -> Result<(), Error> {
+    tracing::warn!(run = %lease.run, "a run in the queue of builds is no build, and is rejected");
+    let failure = Failure {
+        reason: Reason::Rejected,
+        code: Some("not_a_build".into()),
+        message: "The run is no build, and builders asked for work. Submit builds with POST /api/builds or \
+                  POST /api/v1/builds, and other runs to another queue."
+            .into(),
+        retryable: false,
+        not_before: None,
+    };
+    let changes = app.metrics.fail.at_store(app.store.fail(vec![(lease, failure)], app.entropy.die())).await?;
+    app.metrics.fail.did(&changes.verdicts);
+    app.after().changed(std::iter::once(lease.run), &changes);
+    Ok(())
 }
 
 impl Reader<'_> {

@@ -11,6 +11,7 @@ on_both!(
     fifty_megabytes_of_log_are_taken,
     a_build_whose_builder_never_answers_goes_to_another,
     ten_polls_for_one_build,
+    runs_that_are_no_builds_do_not_stop_builders,
 );
 
 fn wanted() -> Value {
@@ -129,4 +130,24 @@ async fn ten_polls_for_one_build(on: On) {
     }
     let answers = polls.join_all().await;
     assert_eq!(answers.iter().filter(|status| **status == 200).count(), 1, "{answers:?}");
+}
+
+async fn runs_that_are_no_builds_do_not_stop_builders(on: On) {
+    let server = Server::start(on).await;
+    let mut strangers = Vec::new();
+    for (kind, input) in [("git", json!("x")), ("git", json!({"project": 1})), ("ios", json!(null))] {
+        let run = json!({"queue": "builds", "type": kind, "input": input});
+        let submitted = server.call("POST", "/api/v1/runs", run.to_string()).await;
+        strangers.push(text(&submitted.json()["id"]));
+    }
+    let build = server.git_build().await;
+    assert_eq!(server.pending().await.json()["id"], build.as_str());
+    let mut builder = server.builder("expo").await;
+    let (source, _) = server.submit_build().await;
+    assert_eq!(builder.poll(&server).await["id"], source.as_str());
+    for run in strangers {
+        let found = server.call("GET", &format!("/api/v1/runs/{run}"), "").await.json();
+        assert_eq!((&found["state"], &found["reason"]), (&json!("failed"), &json!("rejected")), "{found}");
+        assert!(found["error"].to_string().contains("POST /api/builds"), "{found}");
+    }
 }
