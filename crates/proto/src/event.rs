@@ -14,6 +14,7 @@ pub struct Event {
     pub id: i64,
     /// `run.submitted`, `run.claimed`, `run.returned`, `run.suspended`, `run.cancel_requested`, `run.ended`,
     /// `worker.registered`, `worker.draining`, `worker.offline`, `queue.paused`, `queue.resumed`, `schedule.fired`,
+    /// `runner.changed`, `claim.changed`,
     /// or `missed`. More may come.
     pub kind: String,
     /// When.

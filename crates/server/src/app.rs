@@ -22,7 +22,7 @@ use crate::coalesce::Coalescer;
 use crate::disks::Disks;
 use crate::dispatch::Dispatcher;
 use crate::entropy::Entropy;
-use crate::events::Events;
+use crate::events::{Events, Names};
 use crate::hearing::Hearing;
 use crate::inboxes::Inboxes;
 use crate::lanes::Lanes;
@@ -30,6 +30,7 @@ use crate::loops::LoopReports;
 use crate::metrics::Metrics;
 use crate::namespaces::KnownNamespaces;
 use crate::polls::Polls;
+use crate::pool_names::PoolNames;
 use crate::proxies::Proxies;
 use crate::runner_pools::RunnerPools;
 use crate::secrets::{MasterKeySource, Secrets};
@@ -167,7 +168,9 @@ impl App {
         let workers = Arc::new(Workers::new(store.clone()));
         let namespaces = Arc::new(KnownNamespaces::load(store.clone()).await?);
         let news = service::news::start(store.clone());
-        let events = Arc::new(Events::start(store.clone(), lanes.clone(), &*entropy, news.clone()));
+        let pool_names = Arc::new(PoolNames::new(store.clone()));
+        let names = Names { lanes: lanes.clone(), pools: pool_names.clone() };
+        let events = Arc::new(Events::start(store.clone(), names, &*entropy, news.clone()));
         let dispatcher = Arc::new(Dispatcher::new(
             store.clone(),
             lanes.clone(),
@@ -227,8 +230,16 @@ impl App {
             counted: service::builds::overview::Counted::default(),
             key_workers: service::builds::git::KeyWorkers::default(),
             log_news: Watchers::default(),
-            events,
-            pools: RunnerPools::new(&store, &settings, secrets.installation(), news.clone(), RENEW_GATHER),
+            events: events.clone(),
+            pools: RunnerPools::new(
+                &store,
+                &settings,
+                secrets.installation(),
+                news.clone(),
+                events.clone(),
+                pool_names,
+                RENEW_GATHER,
+            ),
             storage,
             hearing: Hearing::new(store.clock().clone()),
             schedules: Bell::new(store.clock().clone()),

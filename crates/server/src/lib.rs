@@ -36,6 +36,7 @@ mod namespaces;
 mod outgoing;
 mod polls;
 mod pool_metrics;
+mod pool_names;
 mod process_metrics;
 pub mod providers;
 mod proxies;

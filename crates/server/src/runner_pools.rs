@@ -1,20 +1,22 @@
 //! What this server knows of runner pools besides what the store does: providers, who waits for what, and bells. Nothing here is truth.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use baton_core::Millis;
-use baton_core::pools::{ClaimNo, RunnerId};
+use baton_core::pools::{ClaimNo, RunnerId, RunnerState};
 use baton_core::token::Hash;
-use baton_store::{Page, Pool, PoolNo, RunnerNews, RunnerSignal, SignalAnswer, Store};
+use baton_store::{Pool, PoolNo, RunnerNews, RunnerSignal, SignalAnswer, Store};
 use tokio::sync::{Notify, Semaphore, mpsc};
 
 use crate::bell::Bell;
 use crate::coalesce::{Coalescer, Item};
+use crate::events::Events;
 use crate::github::{Github, GithubScope};
 use crate::pool_metrics::PoolLabels;
+use crate::pool_names::PoolNames;
 use crate::providers::{Ended, PoolInfo, Providers};
 use crate::service::news::News;
 use crate::watch::Watchers;
@@ -26,8 +28,6 @@ const BATCH: usize = 1_000;
 const TOKENS_MAX: usize = 100_000;
 /// Most calls of a pool's provider at once. One that hangs keeps no other pool waiting.
 const PROVIDER_CALLS_MAX: usize = 8;
-/// Most pools that are read at once.
-const POOLS_PAGE: usize = 1_000;
 
 impl Item for RunnerId {}
 
@@ -72,8 +72,8 @@ pub struct RunnerPools {
     pub(crate) counted: Mutex<BTreeMap<PoolNo, PoolLabels>>,
     store: Arc<dyn Store>,
     news: mpsc::Sender<News>,
-    /// Names of pools, which never change.
-    names: Mutex<HashMap<PoolNo, (String, String)>>,
+    events: Arc<Events>,
+    names: Arc<PoolNames>,
     /// A token belongs to its runner for as long as that is known.
     tokens: Mutex<HashMap<Hash, RunnerId>>,
     installation: String,
@@ -87,6 +87,8 @@ impl RunnerPools {
         settings: &Settings,
         installation: &str,
         news: mpsc::Sender<News>,
+        events: Arc<Events>,
+        names: Arc<PoolNames>,
         gather: Duration,
     ) -> RunnerPools {
         let (beating, signalling) = (store.clone(), store.clone());
@@ -118,7 +120,8 @@ impl RunnerPools {
             counted: Mutex::default(),
             store: store.clone(),
             news,
-            names: Mutex::default(),
+            events,
+            names,
             tokens: Mutex::default(),
             installation: installation.to_owned(),
             url: settings.pool_url.clone(),
@@ -128,8 +131,10 @@ impl RunnerPools {
 
     // ---- telling
 
-    /// There is something else to do for the agents of these runners, here or on other servers.
-    pub(crate) fn tell(&self, runners: impl IntoIterator<Item = RunnerId>) {
+    /// These runners are in this state now. Their agents, here or on other servers, have something else to do.
+    pub(crate) fn tell(&self, state: RunnerState, runners: impl IntoIterator<Item = RunnerId>) {
+        let runners: Vec<RunnerId> = runners.into_iter().collect();
+        self.events.runners(state, &runners);
         for runner in runners {
             self.runner_news.changed(runner);
             // Only a hint: an agent hears of it with its next heartbeat in any case.
@@ -178,33 +183,16 @@ impl RunnerPools {
 
     /// All pools. Their names are remembered.
     pub(crate) async fn all(&self) -> Result<Vec<Pool>, Error> {
-        let mut pools: Vec<Pool> = Vec::new();
-        loop {
-            let after = pools.last().map(|pool| (pool.namespace.clone(), pool.name.clone()));
-            let page = self.store.pools(None, Page { after, limit: POOLS_PAGE }).await?;
-            let is_last = page.len() < POOLS_PAGE;
-            pools.extend(page);
-            if is_last {
-                break;
-            }
-        }
-        let mut names = self.names.lock().expect("nobody panics while holding it");
-        names.clear();
-        names.extend(pools.iter().map(|pool| (pool.number, (pool.namespace.clone(), pool.name.clone()))));
-        // Whoever still calls for a pool that is no more has its permits in hand.
-        self.calls.lock().expect("nobody panics while holding it").retain(|pool, _| names.contains_key(pool));
-        drop(names);
+        let pools = self.names.all().await?;
+        let numbers: HashSet<PoolNo> = pools.iter().map(|pool| pool.number).collect();
+        // A call for a pool that is no more has its permits in hand.
+        self.calls.lock().expect("nobody panics while holding it").retain(|pool, _| numbers.contains(pool));
         Ok(pools)
     }
 
     /// Namespace and name of a pool.
     pub(crate) async fn name(&self, pool: PoolNo) -> Result<(String, String), Error> {
-        let known = self.names.lock().expect("nobody panics while holding it").get(&pool).cloned();
-        if let Some(known) = known {
-            return Ok(known);
-        }
-        let found = self.all().await?.into_iter().find(|found| found.number == pool);
-        found.map(|found| (found.namespace, found.name)).ok_or(Error::Internal)
+        self.names.name(pool).await?.ok_or(Error::Internal)
     }
 
     /// The runner whose agent has the token with this hash.

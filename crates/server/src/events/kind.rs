@@ -19,10 +19,12 @@ pub(crate) enum Kind {
     QueuePaused,
     QueueResumed,
     ScheduleFired,
+    RunnerChanged,
+    ClaimChanged,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 12] = [
+    pub(crate) const ALL: [Kind; 14] = [
         Kind::RunSubmitted,
         Kind::RunClaimed,
         Kind::RunReturned,
@@ -35,6 +37,8 @@ impl Kind {
         Kind::QueuePaused,
         Kind::QueueResumed,
         Kind::ScheduleFired,
+        Kind::RunnerChanged,
+        Kind::ClaimChanged,
     ];
     /// Those that a verb on a run that is there can bring about.
     pub(crate) const CHANGES: u32 =
@@ -60,6 +64,8 @@ impl Kind {
             Kind::QueuePaused => "queue.paused",
             Kind::QueueResumed => "queue.resumed",
             Kind::ScheduleFired => "schedule.fired",
+            Kind::RunnerChanged => "runner.changed",
+            Kind::ClaimChanged => "claim.changed",
         }
     }
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use baton_core::pools::{RunnerId, RunnerState};
 use baton_core::{Millis, RunId, State, WorkerId};
 use baton_proto::Event;
 use baton_store::{EventServer, LaneId, Store, StoreResult, Verdict};
@@ -25,6 +26,7 @@ use self::hub::Hub;
 use self::kind::Wants;
 use crate::entropy::Entropy;
 use crate::lanes::Lanes;
+use crate::pool_names::PoolNames;
 use crate::service::news::News;
 
 /// Notes that wait to be written; more are lost, and those who listen are told so.
@@ -49,8 +51,19 @@ pub(crate) enum Note {
     Changed { run: RunId, state: Option<State>, cancelling: bool, why: Option<&'static str> },
     /// A worker came, drains, or is gone.
     Worker { kind: Kind, worker: WorkerId, reason: Option<String> },
+    /// A runner of a pool is in this state now.
+    Runner { runner: RunnerId, state: RunnerState },
     /// Anything else, as it is told.
     Plain { kind: Kind, event: Box<Event> },
+}
+
+/// What things are called that notes have numbers of.
+#[derive(Clone, Debug)]
+pub struct Names {
+    /// Queues and types.
+    pub lanes: Arc<Lanes>,
+    /// Runner pools.
+    pub pools: Arc<PoolNames>,
 }
 
 /// What verbs and the recorder share.
@@ -79,11 +92,11 @@ pub struct Events {
 
 impl Events {
     /// Starts the task that writes. Nobody listens yet.
-    pub fn start(store: Arc<dyn Store>, lanes: Arc<Lanes>, entropy: &dyn Entropy, news: mpsc::Sender<News>) -> Events {
+    pub fn start(store: Arc<dyn Store>, names: Names, entropy: &dyn Entropy, news: mpsc::Sender<News>) -> Events {
         static SERVERS: AtomicU64 = AtomicU64::new(0);
         let (notes, receiver) = mpsc::channel(NOTES_MAX);
         let (switch, hub) = (Arc::new(Switch::default()), Arc::new(Hub::new(store.clone())));
-        tokio::spawn(recorder::record(store.clone(), lanes, switch.clone(), hub.clone(), receiver));
+        tokio::spawn(recorder::record(store.clone(), names, switch.clone(), hub.clone(), receiver));
         let number = SERVERS.fetch_add(1, Ordering::Relaxed);
         let server = format!("{:016x}-{}-{number}", entropy.bits(), std::process::id());
         Events { store, server, switch, notes, news, hub, wants: Mutex::default() }
@@ -147,6 +160,13 @@ impl Events {
     pub(crate) fn worker(&self, kind: Kind, worker: WorkerId, reason: Option<&str>) {
         if self.are_wanted(kind.bit()) {
             self.note(vec![Note::Worker { kind, worker, reason: reason.map(str::to_owned) }]);
+        }
+    }
+
+    /// Runners of pools have moved.
+    pub(crate) fn runners(&self, state: RunnerState, runners: &[RunnerId]) {
+        if self.are_wanted(Kind::RunnerChanged.bit()) {
+            self.note(runners.iter().map(|runner| Note::Runner { runner: *runner, state }).collect());
         }
     }
 

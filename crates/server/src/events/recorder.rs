@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use baton_core::pools::{RunnerId, RunnerState};
 use baton_core::{Millis, RunId, State};
 use baton_proto::{Event, Time};
 use baton_store::{LaneId, RunFacts, Store, StoreError, StoreResult};
@@ -12,8 +13,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::hub::{Hub, NOT_RECORDED};
-use super::{Kind, Note, Switch};
-use crate::lanes::Lanes;
+use super::{Kind, Names, Note, Switch};
 use crate::store_time::StoreTime;
 
 /// How long notes gather.
@@ -31,7 +31,7 @@ pub(super) const MARK: u8 = b'!';
 
 struct Recorder {
     store: Arc<dyn Store>,
-    lanes: Arc<Lanes>,
+    names: Names,
     time: StoreTime,
     switch: Arc<Switch>,
     hub: Arc<Hub>,
@@ -40,12 +40,12 @@ struct Recorder {
 /// Writes notes until nobody is left to make them.
 pub(super) async fn record(
     store: Arc<dyn Store>,
-    lanes: Arc<Lanes>,
+    names: Names,
     switch: Arc<Switch>,
     hub: Arc<Hub>,
     mut notes: mpsc::Receiver<Vec<Note>>,
 ) {
-    let recorder = Recorder { time: StoreTime::new(store.clone()), store, lanes, switch, hub };
+    let recorder = Recorder { time: StoreTime::new(store.clone()), store, names, switch, hub };
     while let Some(first) = notes.recv().await {
         let mut waiting = first;
         tokio::time::sleep(GATHER).await;
@@ -142,6 +142,10 @@ impl Recorder {
                         (*kind, event)
                     })
                 }
+                Note::Runner { runner, state } => {
+                    let event = self.runner(*runner, *state, now).await?;
+                    event.map(|event| (Kind::RunnerChanged, event))
+                }
                 Note::Plain { kind, event } => Some((*kind, Event { at: Time(now), ..Event::clone(event) })),
             };
             events.extend(made.filter(|(kind, _)| written & kind.bit() != 0).map(|(_, event)| event));
@@ -153,7 +157,11 @@ impl Recorder {
     async fn facts(&self, notes: &[Note]) -> StoreResult<HashMap<RunId, RunFacts>> {
         let changed = notes.iter().filter_map(|note| match note {
             Note::Changed { run, .. } => Some(*run),
-            Note::Submitted { .. } | Note::Claimed { .. } | Note::Worker { .. } | Note::Plain { .. } => None,
+            Note::Submitted { .. }
+            | Note::Claimed { .. }
+            | Note::Worker { .. }
+            | Note::Runner { .. }
+            | Note::Plain { .. } => None,
         });
         let mut runs: Vec<RunId> = changed.collect();
         runs.sort_unstable();
@@ -166,13 +174,28 @@ impl Recorder {
     }
 
     async fn of_lane(&self, event: Event, run: RunId, lane: LaneId) -> StoreResult<Option<Event>> {
-        let Some(lane) = self.lanes.name(lane).await? else { return Ok(None) };
+        let Some(lane) = self.names.lanes.name(lane).await? else { return Ok(None) };
         Ok(Some(Event {
             namespace: Some(lane.namespace.clone()),
             queue: Some(lane.queue.clone()),
             run_type: Some(lane.kind.clone()),
             run_id: Some(run.to_string()),
             ..event
+        }))
+    }
+
+    async fn runner(&self, runner: RunnerId, state: RunnerState, now: Millis) -> StoreResult<Option<Event>> {
+        let Some(found) = self.store.runner(runner).await? else { return Ok(None) };
+        let Some((namespace, pool)) = self.names.pools.name(found.pool).await? else { return Ok(None) };
+        let is_over = matches!(state, RunnerState::Terminating | RunnerState::Gone);
+        Ok(Some(Event {
+            namespace: Some(namespace),
+            pool: Some(pool),
+            runner_id: Some(runner.to_string()),
+            run_id: found.run_id,
+            state: Some(state.as_str().to_owned()),
+            reason: found.rules.cause.filter(|_| is_over).map(|cause| cause.as_str().to_owned()),
+            ..Event::new(Kind::RunnerChanged.as_str(), Time(now))
         }))
     }
 

@@ -2,7 +2,7 @@
 //! cannot be done. Every server does; the store decides each step, so any of them may fall at any point.
 
 use baton_core::Millis;
-use baton_core::pools::{Cause, ClaimReason, Limits, Verdict};
+use baton_core::pools::{Cause, ClaimReason, Limits, RunnerState, Verdict};
 use baton_store::{CommitAnswer, EndClaimAnswer, Pool, PoolClaim, RunnerAnswer, RunnerEnd, RunnerRef, TakeRules};
 use futures_util::future::join_all;
 
@@ -59,8 +59,8 @@ async fn fill(app: &App, pool: &Pool, now: Millis) -> Result<Did, Error> {
     if !taken.taken.is_empty() {
         crash::point("claim.taken");
     }
-    app.pools.tell(taken.taken.iter().map(|taken| taken.runner.runner));
-    app.pools.tell(taken.yielded.iter().map(|runner| runner.runner));
+    app.pools.tell(RunnerState::Claimed, taken.taken.iter().map(|taken| taken.runner.runner));
+    app.pools.tell(RunnerState::Releasing, taken.yielded.iter().map(|runner| runner.runner));
     let mut did = Did::default();
     let limits = Limits { is_deaf: app.is_deaf_to_agents(), ..settings.pool_limits() };
     if let Some(next) = taken.waiting.iter().filter_map(|claim| claim.deadline).min() {
@@ -96,8 +96,9 @@ async fn fill(app: &App, pool: &Pool, now: Millis) -> Result<Did, Error> {
 
 async fn hand_over(app: &App, claim: &PoolClaim) -> Result<(), Error> {
     app.pools.moved(claim.number);
+    told::claim_changed(app, claim).await?;
     let runners = crate::service::pools::claims::runners_of(app, claim.number).await?;
-    app.pools.tell(runners.iter().map(|runner| runner.id));
+    app.pools.tell(RunnerState::Running, runners.iter().map(|runner| runner.id));
     let (namespace, pool) = app.pools.name(claim.pool).await?;
     let waited_ms = claim.ready_at.unwrap_or(claim.opened_at).saturating_sub(claim.opened_at);
     tracing::info!(namespace, pool, run_id = claim.run_id, count = claim.count, waited_ms, "a claim is filled");
@@ -132,7 +133,7 @@ async fn fail(app: &App, claim: &PoolClaim, reason: ClaimReason, detail: &str) -
     let EndClaimAnswer::Ended(claim, runners) = answer else { return Ok(false) };
     crash::point("claim.failed");
     told::claim_ended(app, &claim).await?;
-    app.pools.tell(runners.iter().map(|runner| runner.runner));
+    app.pools.tell(RunnerState::Releasing, runners.iter().map(|runner| runner.runner));
     app.pools.moved(claim.number);
     app.pools.keeper.ring();
     Ok(true)
@@ -148,18 +149,18 @@ async fn discard(app: &App, pool: &Pool, verdicts: Vec<(RunnerRef, Verdict)>) ->
     if failed.is_empty() {
         return Ok(0);
     }
-    let runners: Vec<_> = failed.iter().map(|end| end.runner.runner).collect();
     let answers = app.store.end_runners(failed.clone()).await?;
-    let mut ended = 0;
+    let mut ended = Vec::new();
     for (end, answer) in failed.iter().zip(answers) {
         if matches!(answer, RunnerAnswer::Moved(..)) {
             told::discarded(pool, end.runner.runner, end.cause, &end.detail);
-            ended += 1;
+            ended.push(end.runner.runner);
         }
     }
-    app.pools.tell(runners);
+    let count = ended.len();
+    app.pools.tell(RunnerState::Terminating, ended);
     app.pools.keeper.ring();
-    Ok(ended)
+    Ok(count)
 }
 
 fn found(cause: Cause) -> &'static str {

@@ -77,12 +77,12 @@ async fn expire(app: &App, pools: &[Pool]) -> Result<(), Error> {
         told::claim_ended(app, claim).await?;
     }
     for runner in &expired.runners {
+        app.pools.tell(runner.rules.state, [runner.id]);
         let pool = pools.iter().find(|pool| pool.number == runner.pool);
         if let (RunnerState::Terminating, Some(cause), Some(pool)) = (runner.rules.state, runner.rules.cause, pool) {
             told::discarded(pool, runner.id, cause, &runner.detail);
         }
     }
-    app.pools.tell(expired.runners.iter().map(|runner| runner.id));
     expired.claims.iter().for_each(|claim| app.pools.moved(claim.number));
     // A claim may have lost a runner, and looks for another.
     app.pools.claims.ring();
@@ -118,7 +118,7 @@ async fn keep(app: &App, pool: &Pool) -> Result<Kept, Error> {
             told::discarded(&seen.pool, *runner, *cause, "");
             *runner
         });
-        app.pools.tell(moved);
+        app.pools.tell(RunnerState::Terminating, moved);
     }
     if is_deleting && seen.stock.creating > 0 {
         end_creating(app, &seen.pool).await?;
@@ -165,8 +165,9 @@ async fn end_creating(app: &App, pool: &Pool) -> Result<(), Error> {
         cause: Cause::PoolDeleted,
         detail: String::new(),
     });
-    app.store.end_runners(ends.collect()).await?;
-    app.pools.tell(creating.iter().map(|runner| runner.id));
+    let answers = app.store.end_runners(ends.collect()).await?;
+    let moved = creating.iter().zip(answers).filter(|(_, answer)| matches!(answer, RunnerAnswer::Moved(..)));
+    app.pools.tell(RunnerState::Terminating, moved.map(|(runner, _)| runner.id));
     Ok(())
 }
 
@@ -182,12 +183,14 @@ async fn order(app: &App, pool: &Pool, wish: Wish) -> Result<u32, Error> {
         create_ms: Millis::try_from(settings.pool_create_ms).unwrap_or(Millis::MAX),
         ask_ms: settings.pool_ask(),
     };
+    let runners = order.runners.clone();
     let order = match app.store.order_runners(order).await? {
         OrderAnswer::Ordered(order) | OrderAnswer::Known(order) => order,
         // Another server was faster.
         OrderAnswer::Full | OrderAnswer::NoPool => return Ok(0),
     };
     crash::point("order.written");
+    app.pools.tell(RunnerState::Creating, runners);
     let count = order.count;
     beside(app, pool, move |app, pool| async move { machines::create(&app, &pool, &order).await });
     Ok(count)

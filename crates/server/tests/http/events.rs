@@ -26,11 +26,11 @@ on_both!(
 );
 
 /// Somebody who listens.
-struct Ear(Pin<Box<dyn Stream<Item = Result<Event, ClientError>> + Send>>);
+pub struct Ear(Pin<Box<dyn Stream<Item = Result<Event, ClientError>> + Send>>);
 
 impl Ear {
     /// Listens, and returns once the server knows of it.
-    async fn open(server: &Server, filter: EventFilter) -> Ear {
+    pub async fn open(server: &Server, filter: EventFilter) -> Ear {
         let listeners = server.app.events.listeners("").0;
         let mut ear = Ear(Box::pin(server.client.events(&filter)));
         // The first poll connects.
@@ -44,7 +44,7 @@ impl Ear {
         ear
     }
 
-    async fn next(&mut self) -> Event {
+    pub async fn next(&mut self) -> Event {
         let heard = tokio::time::timeout(PATIENCE, self.0.next()).await;
         heard.expect("nothing was heard").expect("the stream has ended").unwrap()
     }

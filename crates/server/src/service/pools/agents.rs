@@ -182,7 +182,7 @@ pub async fn signal(app: &App, runner: RunnerId, said: SignalRunner) -> Result<S
             if !matches!(said.signal, Signal::Registered) {
                 app.pools.keeper.ring();
             }
-            app.pools.tell([runner]);
+            app.pools.tell(news.state, [runner]);
             if news.state == RunnerState::Terminating {
                 tell_discarded(app, runner).await?;
             }

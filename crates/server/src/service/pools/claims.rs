@@ -15,7 +15,7 @@ use baton_store::{
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-use super::{find, machines, no_pool};
+use super::{find, machines, no_pool, told};
 use crate::auth::Caller;
 use crate::{App, Error, crash};
 
@@ -46,6 +46,7 @@ pub async fn open(
     match app.store.open_claim(new).await? {
         OpenAnswer::Opened(claim) => {
             crash::point("claim.opened");
+            told::claim_changed(app, &claim).await?;
             app.pools.claims.ring();
             Ok((view(app, &pool, claim).await?, true))
         }
@@ -132,7 +133,8 @@ pub async fn release(
     match app.store.release_claim(claim.number, app.current().pool_release()).await? {
         EndClaimAnswer::Ended(claim, runners) => {
             crash::point("claim.released");
-            app.pools.tell(runners.iter().map(|runner| runner.runner));
+            told::claim_changed(app, &claim).await?;
+            app.pools.tell(RunnerState::Releasing, runners.iter().map(|runner| runner.runner));
             app.pools.moved(claim.number);
             // Its place in the line is free, and the keeper may want fewer machines.
             app.pools.claims.ring();

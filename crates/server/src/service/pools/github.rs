@@ -89,7 +89,7 @@ async fn put_back(app: &App, pool: &Pool, seen: &PoolRunner, why: &str) -> Resul
     let given = app.store.give_back_runners(claim, vec![seen.reference()], &message(why), release_ms).await?;
     if given.iter().any(|answer| matches!(answer, RunnerAnswer::Moved(..))) {
         tracing::info!(pool = pool.name, runner = %seen.id, why, "a machine goes back to its pool until GitHub answers");
-        app.pools.tell([seen.id]);
+        app.pools.tell(RunnerState::Releasing, [seen.id]);
         app.pools.moved(claim);
     }
     Ok(())
@@ -101,7 +101,7 @@ async fn discard(app: &App, pool: &Pool, seen: &PoolRunner, why: &str) -> Result
     let ended = app.store.end_runners(vec![end]).await?;
     if ended.iter().any(|answer| matches!(answer, RunnerAnswer::Moved(..))) {
         told::discarded(pool, seen.id, Cause::RegisterFailed, why);
-        app.pools.tell([seen.id]);
+        app.pools.tell(RunnerState::Terminating, [seen.id]);
         app.pools.claims.ring();
         app.pools.keeper.ring();
     }

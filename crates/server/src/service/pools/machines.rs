@@ -154,8 +154,11 @@ fn masked(error: ProviderError, wanted: &Create) -> ProviderError {
 /// Gives up what an order still lacks.
 async fn fail(app: &App, pool: &Pool, order: &Order, why: &str, rule: BackoffRule) -> Result<(), Error> {
     tracing::warn!(pool = pool.name, order = %order.id, why, "the provider refuses to create machines");
+    let runners = live_runners(app, pool).await?.into_iter().filter(|runner| runner.order == order.id);
+    let runners = runners.filter(|runner| runner.machine_id.is_none());
     app.store.fail_order(order.id, &message(why), rule, app.entropy.die()).await?;
     crash::point("order.failed");
+    app.pools.tell(RunnerState::Gone, runners.map(|runner| runner.id));
     // Spot machines may have to be replaced by others at once.
     app.pools.keeper.ring();
     Ok(())
@@ -328,8 +331,9 @@ pub(super) async fn forget(
     if gone.is_empty() {
         return Ok(());
     }
-    app.store.note_gone(gone).await?;
+    app.store.note_gone(gone.clone()).await?;
     crash::point("machines.gone");
+    app.pools.tell(RunnerState::Gone, gone);
     // There is room again.
     app.pools.keeper.ring();
     Ok(())
@@ -344,6 +348,7 @@ pub(super) async fn give_up(app: &App, pool: &Pool) -> Result<Vec<String>, Error
         return Ok(Vec::new());
     }
     app.store.note_gone(ending.iter().map(|runner| runner.id).collect()).await?;
+    app.pools.tell(RunnerState::Gone, ending.iter().map(|runner| runner.id));
     let machines: Vec<String> = ending.into_iter().filter_map(|runner| runner.machine_id).collect();
     tracing::warn!(pool = pool.name, ?machines, "machines are given up; whether they have ended is not known");
     Ok(machines)

@@ -60,7 +60,7 @@ pub async fn end(app: &App, caller: &Caller, namespace: &str, pool: &str, id: &s
             Some(RunnerAnswer::Moved(..)) => {
                 let was = format!("it was {}", seen.rules.state.as_str());
                 audit::act(app, caller, "runner.end", id, &was, Some(namespace)).await?;
-                app.pools.tell([seen.id]);
+                app.pools.tell(RunnerState::Terminating, [seen.id]);
                 app.pools.keeper.ring();
                 app.pools.claims.ring();
             }

@@ -126,10 +126,11 @@ async fn end_lost(app: &App, pool: &Pool, ends: Vec<RunnerEnd>) -> Result<(), Er
     }
     let answers = app.store.end_runners(ends.clone()).await?;
     let moved = ends.iter().zip(answers).filter(|(_, answer)| matches!(answer, RunnerAnswer::Moved(..)));
-    app.pools.tell(moved.map(|(end, _)| {
+    let lost = moved.map(|(end, _)| {
         told::discarded(pool, end.runner.runner, end.cause, &end.detail);
         end.runner.runner
-    }));
+    });
+    app.pools.tell(RunnerState::Terminating, lost);
     app.pools.keeper.ring();
     app.pools.claims.ring();
     Ok(())

@@ -1,11 +1,13 @@
 //! Claims: filled with what is verified, or given back with a reason.
 
+use baton::EventFilter;
 use baton_core::pools::{Usage, Wanted};
 use baton_store::NewPoolClaim;
 use serde_json::{Value, json};
 
 use super::fake::Mood;
 use super::rig::Rig;
+use crate::events::Ear;
 use crate::harness::{On, eventually, on_both};
 
 fn ids(claim: &Value) -> Vec<&str> {
@@ -65,6 +67,46 @@ async fn warm_runners_are_claimed_handed_over_and_given_back(on: On) {
     assert!(idle.iter().all(|runner| runner["run_id"].is_null()), "they are for nobody now: {idle:?}");
     let statistics = rig.show().await["statistics"].clone();
     assert_eq!((&statistics["warm_hits"], &statistics["wait_p50_ms"]), (&json!(2), &json!(0)));
+}
+
+async fn moves_of_runners_and_claims_are_heard_of(on: On) {
+    let rig = Rig::start(on).await;
+    let of_pool = |name: &str| EventFilter { pool: Some(name.into()), ..EventFilter::default() };
+    let mut heard = Ear::open(&rig.server, of_pool("ci")).await;
+    let mut other = Ear::open(&rig.server, of_pool("other")).await;
+    rig.pool(json!({"min_idle": 1, "max_size": 1})).await;
+    let mut agents = rig.idle(1).await;
+    rig.claims("run-1", 1).await;
+    rig.register_all(&mut agents, "run-1").await;
+    assert_eq!(rig.settled("run-1").await["state"], "ready");
+    rig.release("run-1").await;
+    agents[0].hears(&rig, "deregister").await;
+    agents[0].says(&rig, "UD_REMOVE_REG_OK", Some("run-1")).await;
+    let ended = rig.server.call("DELETE", &format!("/api/v1/pools/ci/runners/{}", agents[0].id), "").await;
+    assert_eq!(ended.status, 200, "{ended:?}");
+
+    let (mut claims, mut runners) = (Vec::new(), Vec::new());
+    while runners.last().is_none_or(|state| state != "terminating") {
+        let event = heard.next().await;
+        assert_eq!((event.namespace.as_deref(), event.pool.as_deref()), (Some("default"), Some("ci")), "{event:?}");
+        let state = event.state.clone().unwrap();
+        match event.kind.as_str() {
+            "claim.changed" => {
+                assert_eq!(event.run_id.as_deref(), Some("run-1"));
+                claims.push(state);
+            }
+            "runner.changed" if event.runner_id.as_deref() == Some(agents[0].id.as_str()) => {
+                assert_eq!(event.reason.as_deref(), (state == "terminating").then_some("asked"));
+                runners.push(state);
+            }
+            "runner.changed" => assert_eq!(state, "creating", "the one that takes its place"),
+            kind => panic!("{kind}"),
+        }
+    }
+    assert_eq!(claims, ["waiting", "ready", "released"]);
+    runners.dedup();
+    assert_eq!(runners, ["creating", "idle", "claimed", "running", "releasing", "idle", "terminating"]);
+    assert!(futures_util::poll!(std::pin::pin!(other.next())).is_pending(), "another pool is not meant");
 }
 
 async fn the_shortfall_is_created(on: On) {
@@ -298,6 +340,7 @@ on_both!(
     what_a_claim_asks_for_is_what_is_ordered,
     a_claim_ends_no_warm_machine_that_it_cannot_use,
     warm_runners_are_claimed_handed_over_and_given_back,
+    moves_of_runners_and_claims_are_heard_of,
     the_shortfall_is_created,
     a_runner_that_cannot_register_is_discarded_and_another_one_taken,
     a_crowd_hides_nobody,
