@@ -266,6 +266,9 @@ async fn a_worker_that_drains_gets_no_more_and_ends_when_it_holds_nothing(on: On
     rig.begin().await;
     let run = stream.run().await;
     stream.send(v1::WorkRequest { drain: true, ..Default::default() }).await;
+    // Messages are read in their order: once this is answered, no poll is parked any more.
+    let number = stream.report(vec![What::CompleteStep(step(&run, 0, "s", "1"))]).await;
+    stream.answer(number).await;
     eventually("the poll is withdrawn", async || rig.server.app.dispatcher.waiting() == 0).await;
     let later = rig.begin().await;
     let number = stream.report(vec![What::CompleteWorkflow(completion(&run, "1"))]).await;

@@ -9,10 +9,9 @@ use std::process::Stdio;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
 
-use super::isolation::Step;
+use super::isolation::{SHELL, Step};
 use crate::own::{self, Own};
 
-const SHELL: &str = "/bin/sh";
 /// What the shell runs before it cleans up.
 const WATCH: &str = "groups=
 while read -r word rest; do

@@ -4,11 +4,12 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use baton::runs::{Cancel, Failure, Stop};
+use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::isolation::{Beside, Environment, Plan, Step};
+use super::isolation::{Beside, Environment, Plan, SHELL, Step};
 use super::leash::Leash;
 use super::logs::Logs;
 use super::orphans::Family;
@@ -123,13 +124,22 @@ impl Runner<'_> {
     }
 
     async fn start(&mut self, step: &Step, limits: os::Limits) -> Result<Group, Failure> {
-        let mut command = command(step, &self.plan.environment);
+        // What is alone with its group must not begin before the leash holds that: a worker killed in between would
+        // leave the group's children behind.
+        let mut command = match self.family {
+            Some(_) => waiting(step, &self.plan.environment),
+            None => command(step, &self.plan.environment),
+        };
         command.current_dir(&self.plan.directory);
         os::limit(&mut command, limits);
-        let group = Group::start(command)
+        let mut group = Group::start(command)
             .map_err(|error| Failure::new(format!("cannot start {}: {error}", step.program)).code("worker"))?;
         if let Some(number) = group.number() {
             self.leash.hold(number).await;
+        }
+        if let Some(mut pipe) = group.child.stdin.take() {
+            // A command that is gone already says so when it is waited for.
+            let _ = pipe.write_all(b"\n").await;
         }
         Ok(group)
     }
@@ -225,9 +235,59 @@ fn command(step: &Step, environment: &Environment) -> Command {
     command
 }
 
+/// The same command, which begins when it reads a line, and never if this worker dies before it writes one.
+fn waiting(step: &Step, environment: &Environment) -> Command {
+    const SCRIPT: &str = "read -r line || exit 1; exec \"$0\" \"$@\" </dev/null";
+    let arguments = [SCRIPT.to_owned(), step.program.clone()].into_iter().chain(step.arguments.iter().cloned());
+    let shell = Step {
+        program: SHELL.to_owned(),
+        arguments: std::iter::once("-c".to_owned()).chain(arguments).collect(),
+    };
+    let mut command = command(&shell, environment);
+    command.stdin(Stdio::piped());
+    command
+}
+
 /// Takes away what a worker knows of its server, above all its key.
 pub fn without_baton(command: &mut Command) {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("BATON_")) {
         command.env_remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    /// Starts a command that says what it was told, and what it may read.
+    fn start() -> Group {
+        let arguments = ["-ec", "echo \"$0 $1\"; cat; echo end", "a b", "it's \"c\""];
+        let step = Step { program: SHELL.into(), arguments: arguments.map(str::to_owned).to_vec() };
+        Group::start(waiting(&step, &Environment::Only(vec![]))).unwrap()
+    }
+
+    async fn said(group: &mut Group) -> String {
+        let mut said = String::new();
+        group.child.stdout.take().unwrap().read_to_string(&mut said).await.unwrap();
+        said
+    }
+
+    #[tokio::test]
+    async fn a_command_begins_when_it_is_told_to() {
+        let mut group = start();
+        group.child.stdin.take().unwrap().write_all(b"\n").await.unwrap();
+        assert_eq!(said(&mut group).await, "a b it's \"c\"\nend\n");
+        assert!(group.child.wait().await.unwrap().success());
+    }
+
+    #[tokio::test]
+    async fn a_command_whose_worker_dies_before_never_begins() {
+        let mut group = start();
+        // As the death of this program would.
+        drop(group.child.stdin.take());
+        assert_eq!(said(&mut group).await, "");
+        assert_eq!(group.child.wait().await.unwrap().code(), Some(1));
     }
 }

@@ -14,6 +14,7 @@ use clap::ValueEnum;
 use super::places::Places;
 use crate::os;
 pub use daemon::Container;
+pub use process::SHELL;
 
 /// Where sandboxes and containers show a build its directories.
 const INSIDE: &str = "/baton";
