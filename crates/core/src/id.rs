@@ -49,6 +49,10 @@ pub struct IdSuffix(String);
 pub const ID_SUFFIX_DIGITS_MIN: usize = 4;
 /// Most digits of an [`IdSuffix`]: so many are random.
 pub const ID_SUFFIX_DIGITS_MAX: usize = 12;
+/// Fewest digits of an [`IdPrefix`].
+pub const ID_PREFIX_DIGITS_MIN: usize = 4;
+/// Digits of a whole identifier.
+const UUID_DIGITS: usize = 32;
 
 impl IdSuffix {
     /// Reads 4 to 12 hexadecimal digits, in either case.
@@ -68,6 +72,33 @@ impl IdSuffix {
     /// True when this identifier ends like this.
     pub fn is_end_of(&self, run: RunId) -> bool {
         run.0.as_simple().to_string().ends_with(&self.0)
+    }
+}
+
+/// The first digits of a run's identifier: the range of identifiers that begin with them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IdPrefix {
+    /// The smallest identifier that begins like this.
+    pub first: RunId,
+    /// The smallest one beyond, unless there is none.
+    pub beyond: Option<RunId>,
+}
+
+impl IdPrefix {
+    /// Reads 4 to 32 hexadecimal digits, in either case, with the dashes of an identifier or without.
+    pub fn parse(text: &str) -> Option<IdPrefix> {
+        let digits: String = text.chars().filter(|digit| *digit != '-').collect();
+        let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !is_hex || !(ID_PREFIX_DIGITS_MIN..=UUID_DIGITS).contains(&digits.len()) {
+            return None;
+        }
+        let shift = 4 * (UUID_DIGITS - digits.len()) as u32;
+        let number = u128::from_str_radix(&digits, 16).ok()?;
+        let beyond = number.checked_add(1).and_then(|next| next.checked_mul(1 << shift));
+        Some(IdPrefix {
+            first: RunId(Uuid::from_u128(number << shift)),
+            beyond: beyond.map(|beyond| RunId(Uuid::from_u128(beyond))),
+        })
     }
 }
 
@@ -196,11 +227,34 @@ mod tests {
         }
 
         #[test]
+        fn a_prefix_is_the_range_of_identifiers_that_begin_with_it(id: u128, other: u128, digits in 4usize..=32) {
+            let (id, other) = (RunId(Uuid::from_u128(id)), RunId(Uuid::from_u128(other)));
+            let begin = id.0.as_simple().to_string()[..digits].to_owned();
+            let prefix = IdPrefix::parse(&begin).unwrap();
+            let is_in = |id: RunId| id >= prefix.first && prefix.beyond.is_none_or(|beyond| id < beyond);
+            prop_assert!(is_in(id));
+            prop_assert_eq!(is_in(other), other.0.as_simple().to_string().starts_with(&begin));
+        }
+
+        #[test]
         fn run_ids_are_version_7(now in 0i64..1 << 47, sequence: u64, dice: u64) {
             let id = RunId::new(now, sequence, dice);
             prop_assert_eq!(id.0.get_version_num(), 7);
             prop_assert_eq!(id.0.get_variant(), uuid::Variant::RFC4122);
             prop_assert_eq!(id.to_string().parse::<RunId>().unwrap(), id);
+        }
+    }
+
+    #[test]
+    fn prefixes_have_4_to_32_digits() {
+        let last = IdPrefix::parse("FFFF").unwrap();
+        assert_eq!((last.first.to_string().as_str(), last.beyond), ("ffff0000-0000-0000-0000-000000000000", None));
+        assert_eq!(IdPrefix::parse(&"f".repeat(32)).unwrap().beyond, None);
+        let dashed = IdPrefix::parse("0199a3c4-00").unwrap();
+        assert_eq!(dashed.first.to_string(), "0199a3c4-0000-0000-0000-000000000000");
+        assert_eq!(dashed.beyond.unwrap().to_string(), "0199a3c4-0100-0000-0000-000000000000");
+        for wrong in ["", "019", "0-1-9", "0199x", "+199", &"0".repeat(33), "0199é"] {
+            assert_eq!(IdPrefix::parse(wrong), None, "{wrong:?}");
         }
     }
 }

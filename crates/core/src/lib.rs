@@ -41,7 +41,7 @@ pub mod step;
 pub mod token;
 
 pub use answered::Answered;
-pub use id::{Epoch, IdSuffix, RunId, WorkerId, mark};
+pub use id::{Epoch, IdPrefix, IdSuffix, RunId, WorkerId, mark};
 pub use machine::{Failure, LeaseEnd, Refused, Run};
 pub use retry::RetryPolicy;
 pub use state::{Reason, State};

@@ -26,6 +26,8 @@ pub struct RunFilter {
     pub submitted_after: Option<Time>,
     /// Submitted before this moment.
     pub submitted_before: Option<Time>,
+    /// With an identifier that begins with these 4 to 32 hexadecimal digits.
+    pub id_prefix: Option<String>,
     /// With an identifier that ends with these 4 to 12 hexadecimal digits, among the newest 1,000,000 runs.
     pub id_suffix: Option<String>,
     /// At most this many.
@@ -49,6 +51,7 @@ impl RunFilter {
             .add("key", self.key.as_deref())
             .add("submitted_after", time(self.submitted_after).as_deref())
             .add("submitted_before", time(self.submitted_before).as_deref())
+            .add("id_prefix", self.id_prefix.as_deref())
             .add("id_suffix", self.id_suffix.as_deref())
             .page(self.limit, self.cursor.as_deref(), self.total)
             .path

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use baton_core::{IdSuffix, RunId, State as RunStanding};
+use baton_core::{IdPrefix, IdSuffix, RunId, State as RunStanding};
 use baton_proto::{
     Explanation, History, IDEMPOTENCY_KEY_HEADER, PAGE_MAX, RunPage, RunState, RunView, SubmitBatch, SubmitRun,
     SubmittedBatch, SubmittedRun, Time,
@@ -126,6 +126,9 @@ pub(super) struct ListRuns {
     /// Only runs submitted before this moment.
     #[param(value_type = Option<Time>)]
     submitted_before: Option<Time>,
+    /// Only runs whose identifier begins with these 4 to 32 hexadecimal digits, with dashes or without.
+    #[param(pattern = "^[0-9A-Fa-f-]{4,36}$")]
+    id_prefix: Option<String>,
     /// Only runs whose identifier ends with these 4 to 12 hexadecimal digits, among the newest 1,000,000 runs. No index
     /// serves this: it reads identifiers from the newest on.
     #[param(pattern = "^[0-9A-Fa-f]{4,12}$")]
@@ -162,6 +165,10 @@ pub(super) async fn list(
         let wrong = || Error::field("id_suffix", "must be 4 to 12 hexadecimal digits");
         IdSuffix::parse(digits).ok_or_else(wrong)
     });
+    let prefix = wanted.id_prefix.as_deref().map(|digits| {
+        let wrong = || Error::field("id_prefix", "must be 4 to 32 hexadecimal digits");
+        IdPrefix::parse(digits).ok_or_else(wrong)
+    });
     let query = RunQuery {
         namespace: wanted.namespace,
         queue: wanted.queue,
@@ -171,6 +178,7 @@ pub(super) async fn list(
         key: wanted.key,
         submitted_after: wanted.submitted_after.map(|at| at.0),
         submitted_before: wanted.submitted_before.map(|at| at.0),
+        id_prefix: prefix.transpose()?,
         id_suffix: suffix.transpose()?,
     };
     let (runs, total) = service::read::list(&app, &caller, query, page, wanted.total).await?;

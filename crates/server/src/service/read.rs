@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use baton_core::{IdSuffix, Millis, RunId, State, WorkerId};
+use baton_core::{IdPrefix, IdSuffix, Millis, RunId, State, WorkerId};
 use baton_proto::{CLAIM_WAIT_MS_MAX, HistoryEvent, RunView, Time};
 use baton_store::{Page, RunFilter, RunRecord, Scope};
 use tokio::time::Instant;
@@ -35,6 +35,8 @@ pub struct RunQuery {
     pub submitted_after: Option<Millis>,
     /// Submitted before this moment.
     pub submitted_before: Option<Millis>,
+    /// The first digits of the identifier.
+    pub id_prefix: Option<IdPrefix>,
     /// The last digits of the identifier.
     pub id_suffix: Option<IdSuffix>,
 }
@@ -83,14 +85,15 @@ pub async fn list(
         (None, None, None) => None,
         (namespace, queue, kind) => Some(app.lanes.find(namespace, queue.as_deref(), kind.as_deref()).await?),
     };
+    let prefix_end = query.id_prefix.and_then(|prefix| prefix.beyond);
     let filter = RunFilter {
         lanes,
         states: query.states,
         worker: query.worker,
         key: query.key,
         // Identifiers begin with the time of their run.
-        since: query.submitted_after.map(RunId::floor),
-        before: query.submitted_before.map(RunId::floor),
+        since: query.submitted_after.map(RunId::floor).max(query.id_prefix.map(|prefix| prefix.first)),
+        before: prefix_end.into_iter().chain(query.submitted_before.map(RunId::floor)).min(),
         id_suffix: query.id_suffix,
     };
     let mut runs = Vec::new();

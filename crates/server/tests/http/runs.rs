@@ -185,9 +185,20 @@ async fn runs_are_found_by_states_times_and_last_digits(on: On) {
     assert!(find(&format!("submitted_before={between}&state=pending")).await.is_empty());
     assert_eq!(find(&format!("id_suffix={}", &second[second.len() - 6..])).await, [second.as_str()]);
     assert!(find(&format!("id_suffix={}&queue=other", &second[second.len() - 6..])).await.is_empty());
-    for wrong in
-        ["id_suffix=abc", "id_suffix=0123456789abc", "id_suffix=wxyz", "state=pending,lost", "submitted_after=x"]
-    {
+    assert_eq!(find(&format!("id_prefix={second}")).await, [second.as_str()]);
+    assert_eq!(find(&format!("id_prefix={}", second.replace('-', "").to_uppercase())).await, [second.as_str()]);
+    assert_eq!(find(&format!("id_prefix={}", &second[..4])).await, [second.as_str(), first.as_str()]);
+    assert_eq!(find(&format!("id_prefix={}&submitted_before={between}", &second[..4])).await, [first.as_str()]);
+    assert!(find("id_prefix=ffff").await.is_empty());
+    for wrong in [
+        "id_suffix=abc",
+        "id_suffix=0123456789abc",
+        "id_suffix=wxyz",
+        "id_prefix=019",
+        "id_prefix=019g",
+        "state=pending,lost",
+        "submitted_after=x",
+    ] {
         let answer = server.call("GET", &format!("/api/v1/runs?{wrong}"), "").await;
         assert_eq!(answer.refusal(), "422 invalid", "{wrong}");
     }
