@@ -14,7 +14,6 @@ use baton_store::{
     BuildSource, ClaimSlot, Claimed, Lane, LaneName, LeaseRef, NewBuild, NewWorker, Scope, Verdict, WorkerInfo,
     WorkerStatus,
 };
-use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -119,6 +118,10 @@ fn check(new: &SubmitGitBuild) -> Result<(), Error> {
             return Err(Error::field(what.to_owned(), "must not begin with a dash"));
         }
     }
+    // A helper of git, as in `ext::sh -c ...`, is a program of the builder's machine.
+    if new.source_url.split('/').next().is_some_and(|begin| begin.contains("::")) {
+        return Err(Error::field("source_url", "must not name a helper of git, as ext:: does"));
+    }
     match new.priority {
         Some(priority) if priority > baton_core::order::PRIORITY_MAX => {
             Err(Error::field("priority", format!("must be 0 to {}", baton_core::order::PRIORITY_MAX)))
@@ -140,7 +143,12 @@ pub async fn claim(app: &App, caller: &Caller) -> Result<Option<GitJob>, Error> 
         app.polls.brought_work(&poller);
         crash::point("git.claimed");
         let lease = LeaseRef { run: claimed.run, epoch: claimed.epoch };
-        let Ok(job) = job(&claimed) else {
+        let found = match find(app, &claimed.run.to_string()).await {
+            Ok(found) => Some(found),
+            Err(Error::NotFound { .. }) => None,
+            Err(other) => return Err(other),
+        };
+        let Some(job) = found.and_then(job) else {
             reject_stranger(app, lease).await?;
             continue;
         };
@@ -183,32 +191,20 @@ async fn claim_for(app: &App, caller: &Caller, lane: Lane, worker: &KnownWorker)
     app.dispatcher.poll(lane.queue, slot, Instant::now()).await
 }
 
-/// What a builder has to know, as the run carries it.
-#[derive(Deserialize)]
-struct Input {
-    project: String,
-    git: Repository,
-}
-
-#[derive(Deserialize)]
-struct Repository {
-    url: String,
-    #[serde(rename = "ref")]
-    reference: String,
-    image: String,
-    version: String,
-}
-
-fn job(claimed: &Claimed) -> serde_json::Result<GitJob> {
-    let Input { project, git } = serde_json::from_slice(&claimed.input)?;
-    Ok(GitJob {
-        id: claimed.run.to_string(),
-        project_slug: project,
-        version: git.version,
-        source_url: git.url,
-        reference: git.reference,
-        docker_image: git.image,
-    })
+/// What a builder has to know. It is what was submitted as a build, and checked then; anybody may submit a run whose input
+/// looks alike.
+fn job(found: Found) -> Option<GitJob> {
+    match found.build.submitted.source {
+        BuildSource::Git { slug, version, url, reference, image } => Some(GitJob {
+            id: found.record.id.to_string(),
+            project_slug: slug,
+            version,
+            source_url: url,
+            reference,
+            docker_image: image,
+        }),
+        BuildSource::Files { .. } => None,
+    }
 }
 
 /// The sign of life of the worker that stands for all builders of an API key: one of them has asked

@@ -94,6 +94,10 @@ async fn bad_results_are_refused(on: On) {
         let mut dash = wanted();
         dash["ref"] = json!("--upload-pack=x");
         dash
+    }, {
+        let mut helper = wanted();
+        helper["source_url"] = json!("ext::sh -c x");
+        helper
     }] {
         assert_eq!(server.call("POST", "/api/v1/builds", wrong.to_string()).await.status, 422, "{wrong}");
     }
@@ -135,7 +139,9 @@ async fn ten_polls_for_one_build(on: On) {
 async fn runs_that_are_no_builds_do_not_stop_builders(on: On) {
     let server = Server::start(on).await;
     let mut strangers = Vec::new();
-    for (kind, input) in [("git", json!("x")), ("git", json!({"project": 1})), ("ios", json!(null))] {
+    // The last one looks like a build, and nobody has checked it.
+    let alike = json!({"project": "p", "git": {"url": "--upload-pack=x", "ref": "-x", "image": "i", "version": "1"}});
+    for (kind, input) in [("git", json!("x")), ("git", json!({"project": 1})), ("ios", json!(null)), ("git", alike)] {
         let run = json!({"queue": "builds", "type": kind, "input": input});
         let submitted = server.call("POST", "/api/v1/runs", run.to_string()).await;
         strangers.push(text(&submitted.json()["id"]));
