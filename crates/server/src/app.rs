@@ -170,6 +170,8 @@ impl App {
         let news = service::news::start(store.clone());
         let pool_names = Arc::new(PoolNames::new(store.clone()));
         let names = Names { lanes: lanes.clone(), pools: pool_names.clone() };
+        // A database that was restored must not give out positions again that somebody has seen.
+        store.skip_events().await?;
         let events = Arc::new(Events::start(store.clone(), names, &*entropy, news.clone()));
         let dispatcher = Arc::new(Dispatcher::new(
             store.clone(),

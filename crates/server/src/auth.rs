@@ -248,6 +248,28 @@ impl Keys {
         Err(self.refused(from, "api key", "Invalid API key: it is not known, was revoked, or its time is over").await)
     }
 
+    /// True when a credential that was good is so still. This is no call of its holder: it counts against no limit, and
+    /// waits behind nobody who guesses.
+    pub(crate) async fn is_still_good(&self, credential: Option<&str>) -> Result<bool, Error> {
+        let Some(credential) = credential else { return Ok(false) };
+        let hash = token::hash(credential);
+        let fresh = |known: &Remembered| known.at.elapsed() < KEY_FRESH;
+        if self.seen.lock().expect("nobody panics while holding it").get(&hash).is_some_and(fresh) {
+            return Ok(true);
+        }
+        let found = match self.certified_id(credential) {
+            Some(id) => self.look_up_id(id).await?,
+            None => self.look_up(&hash).await?,
+        };
+        let mut seen = self.seen.lock().expect("nobody panics while holding it");
+        match (&found, seen.get_mut(&hash)) {
+            (Some(_), Some(known)) => known.at = Instant::now(),
+            (None, Some(_)) => drop(seen.remove(&hash)),
+            (_, None) => {}
+        }
+        Ok(found.is_some())
+    }
+
     fn has_seen(&self, hash: &Hash) -> bool {
         self.seen.lock().expect("nobody panics while holding it").contains_key(hash)
     }

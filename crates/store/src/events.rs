@@ -1,7 +1,7 @@
 //! What has happened, for those who listen. docs/adr/0026 has the reasons.
 //!
 //! Written only while somebody listens, in batches that the store does not read. Positions have no gaps, and become
-//! visible in their order, whichever server writes.
+//! visible in their order, whichever server writes. Those that a server leaves out at its start are a batch, too.
 
 use async_trait::async_trait;
 use baton_core::{Millis, Reason, RunId, State, WorkerId};
@@ -69,11 +69,14 @@ pub struct RunFacts {
 /// The verbs of events. Every [`crate::Store`] has them.
 #[async_trait]
 pub trait Events: Send + Sync {
+    /// Leaves out all positions that were given out before, also those that a restored database does not know of: goes on
+    /// at one that is made of the time. The batch that stands for them is empty.
+    async fn skip_events(&self) -> StoreResult<()>;
     /// Writes a batch of so many events behind all others. Returns the position of its last.
     async fn write_events(&self, count: u32, body: Bytes) -> StoreResult<i64>;
     /// Batches with events after a position; at most `limit`.
     async fn events_after(&self, position: i64, limit: usize) -> StoreResult<EventPage>;
-    /// Deletes batches that are older than `age_ms`, or more than `keep` events behind the last; at most `limit`. Returns
+    /// Deletes batches that are older than `age_ms`, or have more than `keep` events behind them; at most `limit`. Returns
     /// how many went.
     async fn forget_events(&self, age_ms: Millis, keep: i64, limit: usize) -> StoreResult<u64>;
     /// Says what a server listens for and writes, for so long. One that does neither is forgotten.
@@ -85,6 +88,9 @@ pub trait Events: Send + Sync {
     /// What events say of these runs, in the order asked for.
     async fn run_facts(&self, runs: &[RunId]) -> StoreResult<Vec<Option<RunFacts>>>;
 }
+
+/// Positions for each millisecond: more events than that do not happen in one.
+pub(crate) const POSITIONS_PER_MS: i64 = 1_000;
 
 /// Without the batch before, where the position is its last.
 pub(crate) fn after(mut batches: Vec<EventBatch>, position: i64) -> Vec<EventBatch> {

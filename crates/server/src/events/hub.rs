@@ -52,13 +52,27 @@ impl Entry {
     }
 }
 
-/// Reads a batch.
-pub(crate) fn read_batch(batch: &EventBatch) -> Vec<Entry> {
+/// True when these are positions that a server has left out at its start.
+pub(crate) fn is_start(batch: &EventBatch) -> bool {
+    batch.body.is_empty()
+}
+
+/// Reads a batch, or of its events those of one namespace.
+pub(crate) fn read_batch(batch: &EventBatch, namespace: Option<&str>) -> Vec<Entry> {
     let lines = batch.body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    // To find it is much cheaper than to read the line. One that says it of something else is sorted out later.
+    let mention = namespace.map(|name| format!("\"namespace\":{}", serde_json::Value::from(name)));
+    let is_foreign = |line: &[u8]| {
+        let mention = mention.as_deref();
+        mention.is_some_and(|mention| !std::str::from_utf8(line).is_ok_and(|line| line.contains(mention)))
+    };
     let entries = lines.zip(batch.first..).filter_map(|(line, id)| {
         if let Some(mark) = line.strip_prefix(&[MARK]) {
             let (kinds, reason) = std::str::from_utf8(mark).ok()?.split_once(' ')?;
             return Some(Entry::Gap { id, kinds: kinds.parse().ok()?, reason: reason.to_owned() });
+        }
+        if is_foreign(line) {
+            return None;
         }
         // One of a newer version that this one cannot read is left out.
         let event: Event = serde_json::from_slice(line).ok()?;
@@ -264,7 +278,7 @@ impl Hub {
 
     fn hand_out(&self, batch: &EventBatch) {
         let at = Time(self.store.clock().local());
-        let mut entries = read_batch(batch);
+        let mut entries = read_batch(batch, None);
         let listeners = self.with(|state| {
             if batch.first > state.position + 1 {
                 entries.insert(0, forgotten(batch.first - 1));
@@ -320,13 +334,30 @@ mod tests {
     }
 
     #[test]
+    fn the_events_of_one_namespace_are_found_whatever_is_in_them() {
+        let of = |namespace: &str, queue: &str| Event {
+            namespace: Some(namespace.into()),
+            queue: Some(queue.into()),
+            ..Event::new("run.ended", Time(1))
+        };
+        let events = [of("b", "q"), of("a \"b\"", "\"namespace\":\"b\""), of("b", "a"), of("c", "b")];
+        let lines: Vec<String> = events.iter().map(|event| serde_json::to_string(event).unwrap()).collect();
+        let batch = EventBatch { first: 5, last: 8, body: lines.join("\n").into() };
+        let ids = |namespace| read_batch(&batch, namespace).iter().map(Entry::id).collect::<Vec<_>>();
+        assert_eq!(ids(None), [5, 6, 7, 8]);
+        assert_eq!(ids(Some("b")), [5, 7]);
+        assert_eq!(ids(Some("a \"b\"")), [6]);
+        assert_eq!(ids(Some("d")), Vec::<i64>::new());
+    }
+
+    #[test]
     fn gaps_are_told_to_those_who_go_on_and_listen_for_what_was_not_written() {
         let body = format!("!{} not_recorded\n", Kind::QueuePaused.bit());
         let batch = EventBatch { first: 7, last: 7, body: body.into() };
         let heard = |words: &str, is_new| {
             let filter = EventFilter::default().of_kinds(words).unwrap();
             let listener = Listener::new(filter, "key".into(), is_new);
-            let heard = read_batch(&batch).iter().filter_map(|entry| listener.heard(entry, Time(1))).next();
+            let heard = read_batch(&batch, None).iter().filter_map(|entry| listener.heard(entry, Time(1))).next();
             heard.map(|event| (event.id, event.reason.clone().unwrap_or_default(), event.count))
         };
         assert_eq!(heard("queue", false), Some((7, "not_recorded".to_owned(), None)));

@@ -16,10 +16,10 @@ use baton_core::pools::{RunnerId, RunnerState};
 use baton_core::{Millis, RunId, State, WorkerId};
 use baton_proto::Event;
 use baton_store::{EventServer, LaneId, Store, StoreResult, Verdict};
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, Semaphore, SemaphorePermit, mpsc};
 
 pub use self::filter::EventFilter;
-pub(crate) use self::hub::{Listener, forgotten, read_batch};
+pub(crate) use self::hub::{Listener, forgotten, is_start, read_batch};
 pub(crate) use self::kind::Kind;
 
 use self::hub::Hub;
@@ -39,6 +39,9 @@ const BELIEVED_MS: Millis = 30_000;
 pub(crate) const LISTENERS_MAX: usize = 4_096;
 /// Most who listen at one server with the same key.
 pub(crate) const LISTENERS_PER_KEY_MAX: usize = 1_024;
+
+/// Most who look through the past at the same time: it keeps a processor busy.
+const REPLAYS_MAX: usize = 1;
 
 /// Something that a verb did.
 #[derive(Clone, Debug)]
@@ -86,6 +89,7 @@ pub struct Events {
     notes: mpsc::Sender<Vec<Note>>,
     news: mpsc::Sender<News>,
     hub: Arc<Hub>,
+    replays: Semaphore,
     /// Held while what is listened for or written changes.
     wants: Mutex<Wants>,
 }
@@ -99,7 +103,8 @@ impl Events {
         tokio::spawn(recorder::record(store.clone(), names, switch.clone(), hub.clone(), receiver));
         let number = SERVERS.fetch_add(1, Ordering::Relaxed);
         let server = format!("{:016x}-{}-{number}", entropy.bits(), std::process::id());
-        Events { store, server, switch, notes, news, hub, wants: Mutex::default() }
+        let replays = Semaphore::new(REPLAYS_MAX);
+        Events { store, server, switch, notes, news, hub, replays, wants: Mutex::default() }
     }
 
     /// True when somebody, at any server, listens for one of these kinds.
@@ -274,6 +279,11 @@ impl Events {
     pub(crate) async fn attach(&self, listener: &Arc<Listener>, after: Option<i64>) -> StoreResult<i64> {
         let last = self.store.events_after(i64::MAX - 1, 1).await?.last;
         Ok(self.hub.attach(listener, last, after))
+    }
+
+    /// Waits until it is one's turn to look through the past.
+    pub(crate) async fn replay_turn(&self) -> Option<SemaphorePermit<'_>> {
+        self.replays.acquire().await.ok()
     }
 
     /// Nobody listens there any more.

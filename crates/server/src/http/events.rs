@@ -13,7 +13,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::extract::{Auth, Params, Peer, credential};
+use super::extract::{Auth, Params, credential};
 use crate::events::EventFilter;
 use crate::service::events::{self, Heard, Listen, Listening};
 use crate::{App, Error};
@@ -64,7 +64,6 @@ pub(super) async fn listen(
     State(app): State<App>,
     Auth(caller): Auth,
     Params(query): Params<EventsQuery>,
-    peer: Option<axum::Extension<Peer>>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let filter = EventFilter {
@@ -84,7 +83,6 @@ pub(super) async fn listen(
         after: last_event_id(&headers)?.or(query.after),
         wait_ms: query.wait_ms,
         credential: credential(&headers).map(str::to_owned),
-        from: peer.map(|peer| peer.0.0),
     };
     let listening = events::listen(&app, &caller, listening).await?;
     let head = format!("retry: {RETRY_MS}\nid: {}\n\n", listening.position());

@@ -158,6 +158,7 @@ passing_all_on! { Payloads:
 }
 
 passing_all_on! { Events:
+    fn skip_events() -> ();
     fn write_events(count: u32, body: Bytes) -> i64;
     fn events_after(position: i64, limit: usize) -> EventPage;
     fn forget_events(age_ms: Millis, keep: i64, limit: usize) -> u64;

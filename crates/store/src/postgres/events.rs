@@ -9,11 +9,17 @@ use uuid::Uuid;
 use super::params::params;
 use super::pool::{Outcome, retried};
 use super::{PostgresStore, rows, sql};
-use crate::events::{after, summed};
+use crate::events::{POSITIONS_PER_MS, after, summed};
 use crate::{EventBatch, EventPage, EventServer, Events, OtherServers, RunFacts, StoreError, StoreResult};
 
 #[async_trait]
 impl Events for PostgresStore {
+    async fn skip_events(&self) -> StoreResult<()> {
+        let now = self.database.fixed_now();
+        let params = params![now, POSITIONS_PER_MS];
+        self.database.within(async { self.database.query(sql::SKIP_EVENTS, params).await.map(drop) }).await
+    }
+
     async fn write_events(&self, count: u32, body: Bytes) -> StoreResult<i64> {
         let (now, count, body) = (self.database.fixed_now(), i64::from(count), body.as_ref());
         let params = params![now, count, body];

@@ -29,6 +29,7 @@ statements! {
     READ_EVENT_CLOCK = "read_event_clock.sql";
     LIST_EVENTS = "list_events.pg.sql";
     FORGET_EVENTS = "forget_events.pg.sql";
+    SKIP_EVENTS = "skip_events.pg.sql";
     KEEP_EVENT_SERVER = "keep_event_server.pg.sql";
     LIST_EVENT_SERVERS = "list_event_servers.pg.sql";
     FORGET_EVENT_SERVERS = "forget_event_servers.pg.sql";

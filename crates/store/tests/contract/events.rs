@@ -11,6 +11,8 @@ contract!(
     batches_that_are_old_or_too_many_are_forgotten,
     positions_of_several_servers_have_no_gaps_and_are_seen_in_order,
     positions_go_on_after_a_restart,
+    positions_that_are_skipped_are_none_that_were_given_out,
+    positions_that_are_skipped_do_not_count_as_events,
     servers_say_what_they_listen_for,
     a_server_that_is_not_heard_of_is_forgotten_once,
     facts_of_runs_say_where_they_stand,
@@ -87,6 +89,38 @@ async fn positions_go_on_after_a_restart(rig: Rig) {
     let rig = rig.reopen().await;
     assert_eq!(rig.store.write_events(1, Bytes::from_static(b"b")).await.unwrap(), 4);
     assert_eq!(rig.store.events_after(3, 10).await.unwrap().batches, [batch(4, 4, "b")]);
+}
+
+async fn positions_that_are_skipped_are_none_that_were_given_out(rig: Rig) {
+    rig.store.skip_events().await.unwrap();
+    let begin = rig.store.write_events(5, Bytes::from_static(b"a")).await.unwrap() - 5;
+    assert!(begin >= rig.now() * 1_000, "{begin}");
+    rig.store.skip_events().await.unwrap();
+    let again = rig.store.events_after(begin + 5, 10).await.unwrap();
+    assert_eq!(again.batches, [batch(begin + 6, begin + 6, "")], "in the same moment it is one");
+    rig.clock.advance(10);
+    let mut skipping = tokio::task::JoinSet::new();
+    for server in rig.servers(4).await {
+        skipping.spawn(async move { server.skip_events().await.unwrap() });
+    }
+    skipping.join_all().await;
+    let page = rig.store.events_after(begin, 10).await.unwrap();
+    let mut position = begin;
+    for batch in &page.batches {
+        assert_eq!(batch.first, position + 1, "{page:?}");
+        position = batch.last;
+    }
+    assert_eq!((page.batches.len(), page.last), (6, position));
+    assert!(page.last >= rig.now() * 1_000);
+}
+
+async fn positions_that_are_skipped_do_not_count_as_events(rig: Rig) {
+    rig.store.write_events(10, Bytes::from_static(b"x")).await.unwrap();
+    rig.store.skip_events().await.unwrap();
+    rig.store.write_events(10, Bytes::from_static(b"x")).await.unwrap();
+    assert_eq!(rig.store.forget_events(10_000, 11, 10).await.unwrap(), 0);
+    assert_eq!(rig.store.forget_events(10_000, 10, 10).await.unwrap(), 2, "the first and what was skipped");
+    assert_eq!(rig.store.events_after(0, 10).await.unwrap().batches.len(), 1);
 }
 
 async fn servers_say_what_they_listen_for(rig: Rig) {
