@@ -51,7 +51,7 @@ async fn workflows_are_cancelled_with_time_to_clean_up(on: On) {
     rig.complete(&woken, "1").await;
     assert_eq!(rig.state(&sleeping.run_id).await, RunState::Completed, "done is done");
     assert!(rig.get(&held.run_id).await.cancel_requested);
-    assert_eq!(rig.state(&held.run_id).await, RunState::Running);
+    assert_eq!(rig.state(&held.run_id).await, RunState::Assigned);
     // Again tells nobody again, and does no harm.
     let view = carried_out(&rig, "cancel", BulkFilter::default()).await;
     assert_eq!((view.matched, view.done), (Some(1), 1));

@@ -144,6 +144,9 @@ async fn one_that_is_to_stop_is_due_at_once_where_nobody_acts(rig: Rig) {
     let stopped = rig.store.stop_bulk(waiting.id).await.unwrap().unwrap();
     assert_eq!((stopped.is_stopping, stopped.due_at, stopped.state), (true, START, BulkState::Running));
     assert_eq!(stopped.version, waiting.version, "who acts on it now can still write what it did");
+    // Whoever has not heard of it puts it off in vain.
+    let put_off = rig.save(&waiting, waiting.progress.clone(), BulkState::Running, 60_000).await.unwrap();
+    assert_eq!((put_off.is_stopping, put_off.due_at), (true, START));
     let acting = rig.bulk(new(None)).await;
     let planned = BulkProgress { planned: vec![RunId::new(START, 1, 1)], ..acting.progress.clone() };
     let acting = rig.save(&acting, planned, BulkState::Running, 60_000).await.unwrap();
