@@ -10,7 +10,7 @@ const UNITS: [&str; 2] = ["_ms", "_mib"];
 const DIGITS_MIN: usize = 4;
 
 /// Fields whose flags have other names.
-const OTHERS: [(&str, &str); 16] = [
+const OTHERS: [(&str, &str); 17] = [
     ("Idempotency-Key", "idempotency-key"),
     ("baseImageId", "image"),
     ("docker_image", "image"),
@@ -21,6 +21,7 @@ const OTHERS: [(&str, &str); 16] = [
     ("page_size", "limit"),
     ("page_token", "cursor"),
     ("project_slug", "project"),
+    ("rate_per_second", "rate"),
     ("retry", "max-attempts"),
     ("source_url", "git"),
     ("start_after", "delay"),

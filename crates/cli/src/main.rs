@@ -24,8 +24,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use commands::{
-    agent, audit, build, completion, context, doctor, events, key, login, man, namespace, pool, queue, run, schedule,
-    secret, serve, settings, storage, submit, worker, workflow,
+    agent, audit, build, bulk, completion, context, doctor, events, key, login, man, namespace, pool, queue, run,
+    schedule, secret, serve, settings, storage, submit, worker, workflow,
 };
 use connection::Connection;
 use exit::Exit;
@@ -104,6 +104,9 @@ enum Command {
     /// Submit runs and follow them.
     #[command(subcommand)]
     Run(run::RunCommand),
+    /// Look at operations on all runs that a filter finds, and stop them.
+    #[command(subcommand)]
+    Bulk(bulk::BulkCommand),
     /// Start durable workflows, wait for them, talk to them.
     #[command(subcommand)]
     Workflow(workflow::WorkflowCommand),
@@ -202,6 +205,7 @@ impl Command {
             Command::Submit(_)
             | Command::Build(_)
             | Command::Run(_)
+            | Command::Bulk(_)
             | Command::Workflow(_)
             | Command::Worker(_)
             | Command::Queue(_)
@@ -231,6 +235,7 @@ async fn execute(cli: Cli) -> Result<(), Exit> {
             run::execute(&connection.patient_client().await?, command).await
         }
         Command::Run(command) => run::execute(&connection.client()?, command).await,
+        Command::Bulk(command) => bulk::execute(&connection.client()?, command).await,
         Command::Workflow(command) => workflow::execute(&connection.client()?, command).await,
         Command::Worker(command) => worker::execute(&connection.client()?, command).await,
         Command::Queue(command) => queue::execute(&connection.client()?, command).await,

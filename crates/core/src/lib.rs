@@ -11,6 +11,7 @@
 //! * [`step`]: what a write at a remembered position of a workflow means.
 //! * [`rate`]: how many runs a rate-limited queue may hand out now.
 //! * [`order`]: where a run stands in its queue.
+//! * [`bulk`]: operations on all runs that a filter finds.
 //! * [`cron`]: when a schedule fires.
 //! * [`schedule`]: what becomes of its fires while the run before them lives.
 //! * [`payload`]: what stands for a payload that is kept elsewhere.
@@ -21,6 +22,7 @@
 #![warn(missing_docs)]
 
 pub mod answered;
+pub mod bulk;
 pub mod cron;
 mod cron_fields;
 mod cron_zone;
@@ -41,6 +43,7 @@ pub mod step;
 pub mod token;
 
 pub use answered::Answered;
+pub use bulk::{BulkAction, BulkId, BulkState};
 pub use id::{Epoch, IdPrefix, IdSuffix, RunId, WorkerId, mark};
 pub use machine::{Failure, LeaseEnd, Refused, Run};
 pub use retry::RetryPolicy;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Time;
+use crate::{BulkProgress, Time};
 
 /// Something that has happened. Fields that do not apply are left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,12 +14,12 @@ pub struct Event {
     pub id: i64,
     /// `run.submitted`, `run.claimed`, `run.returned`, `run.suspended`, `run.cancel_requested`, `run.ended`,
     /// `worker.registered`, `worker.draining`, `worker.offline`, `queue.paused`, `queue.resumed`, `schedule.fired`,
-    /// `runner.changed`, `claim.changed`,
+    /// `runner.changed`, `claim.changed`, `bulk.changed`,
     /// or `missed`. More may come.
     pub kind: String,
     /// When.
     pub at: Time,
-    /// In which namespace. `missed` has none.
+    /// In which namespace. `missed` has none, nor has a bulk operation on the runs of all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// The queue.
@@ -31,7 +31,7 @@ pub struct Event {
     /// The run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
-    /// The state of the run since then.
+    /// The state of the run, or of the bulk operation, since then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// Why: a run failed or was returned, a worker went offline, events were missed (`slow_reader`, `not_recorded` or
@@ -53,6 +53,9 @@ pub struct Event {
     /// The schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
+    /// The bulk operation, and how far it has come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bulk: Option<BulkProgress>,
     /// How many events were missed, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
@@ -76,6 +79,7 @@ impl Event {
             pool: None,
             runner_id: None,
             schedule: None,
+            bulk: None,
             count: None,
         }
     }

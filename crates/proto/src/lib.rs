@@ -8,6 +8,7 @@
 mod admin;
 mod build;
 mod build_answers;
+mod bulk;
 mod event;
 mod namespace;
 mod pool;
@@ -25,6 +26,7 @@ mod work;
 pub use admin::*;
 pub use build::*;
 pub use build_answers::*;
+pub use bulk::*;
 pub use event::Event;
 pub use namespace::*;
 pub use pool::*;

@@ -32,6 +32,8 @@ macro_rules! words {
 words! {
     State: "Where a run stands." = Standing::ALL.map(Standing::as_str);
     FailureReason: "Why a run failed or was cancelled." = Reason::ALL.map(Reason::as_str);
+    BulkAction: "What is done to each run." = baton_core::BulkAction::ALL.map(baton_core::BulkAction::as_str);
+    BulkState: "Where a bulk operation stands." = baton_core::BulkState::ALL.map(baton_core::BulkState::as_str);
     WaitCode: "Why nobody has a run." =
         ["due_later", "message", "queue_paused", "no_worker", "all_busy", "key_limit", "rate_limit", "position"];
     WorkerStatus: "Whether a worker gets work." = ["ONLINE", "DRAINING", "OFFLINE"];

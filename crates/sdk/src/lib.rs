@@ -47,6 +47,7 @@ mod admin;
 #[doc(hidden)]
 pub mod background;
 mod builds;
+mod bulk;
 mod busy;
 mod client;
 mod connect;

@@ -18,6 +18,7 @@ use crate::auth::Keys;
 use crate::backlog::Backlogs;
 use crate::bell::Bell;
 use crate::bodies::Bodies;
+use crate::bulk_turns::BulkTurns;
 use crate::coalesce::Coalescer;
 use crate::disks::Disks;
 use crate::dispatch::Dispatcher;
@@ -109,6 +110,8 @@ pub struct Parts {
     pub schedules: Bell,
     /// Rung when a deadline of a run has come.
     pub deadlines: Bell,
+    /// What this server remembers of bulk operations.
+    pub bulk: BulkTurns,
     /// What happens, for those who listen.
     pub events: Arc<Events>,
     /// What this server knows of runner pools.
@@ -246,6 +249,7 @@ impl App {
             hearing: Hearing::new(store.clock().clone()),
             schedules: Bell::new(store.clock().clone()),
             deadlines: Bell::new(store.clock().clone()),
+            bulk: BulkTurns::new(store.clock().clone()),
             time: StoreTime::new(store.clone()),
             loops: LoopReports::default(),
             store,

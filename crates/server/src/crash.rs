@@ -77,6 +77,13 @@ pub const POOL_POINTS: &[(&str, &str)] = &[
     ("machines.gone", "machines are gone, and so are their rows"),
 ];
 
+/// As [`POINTS`], on the way of a bulk operation.
+#[cfg(debug_assertions)]
+pub const BULK_POINTS: &[(&str, &str)] = &[
+    ("bulk.planned", "it is written down which runs are next, and nothing was done to them"),
+    ("bulk.acted", "some of the runs were acted on, and that is not written down"),
+];
+
 /// As [`POINTS`], on the way of the installation's secret.
 #[cfg(debug_assertions)]
 pub const SECRET_POINTS: &[(&str, &str)] = &[
@@ -112,7 +119,7 @@ pub const AGENT_POINTS: &[(&str, &str)] = &[
 
 #[cfg(debug_assertions)]
 fn is_known(name: &str) -> bool {
-    [POINTS, POOL_POINTS, SECRET_POINTS, GITHUB_POINTS, AGENT_POINTS]
+    [POINTS, POOL_POINTS, BULK_POINTS, SECRET_POINTS, GITHUB_POINTS, AGENT_POINTS]
         .iter()
         .copied()
         .flatten()

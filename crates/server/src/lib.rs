@@ -14,6 +14,7 @@ mod auth;
 mod backlog;
 mod bell;
 mod bodies;
+mod bulk_turns;
 mod coalesce;
 mod connection;
 pub mod crash;

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use baton_core::LeaseEnd;
+use baton_core::bulk::Tally;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
@@ -133,6 +134,8 @@ pub struct Metrics {
     pub message: Verb,
     pub queues: QueueMetrics,
     pub fires: Counter,
+    bulk_operations: Family<[Label; 2], Counter>,
+    bulk_runs: Family<[Label; 2], Counter>,
     pub workers: Family<[Label; 1], Gauge>,
     pub workers_lost: Counter,
     leases_lost: Family<[Label; 1], Counter>,
@@ -218,6 +221,8 @@ impl Metrics {
             queues,
             pools,
             fires: Counter::default(),
+            bulk_operations: Family::default(),
+            bulk_runs: Family::default(),
             workers: Family::default(),
             workers_lost: Counter::default(),
             leases_lost: Family::default(),
@@ -252,6 +257,10 @@ impl Metrics {
 
     fn register(&self, book: &mut Book<'_>) {
         book.add("fires", &[], "Runs that schedules have started", self.fires.clone());
+        let help = "Bulk operations by what became of them: `started`, `completed`, `stopped` or `failed`";
+        book.add("bulk_operations", &["action", "outcome"], help, self.bulk_operations.clone());
+        let help = "Runs that bulk operations came to: `done`, `skipped` or `failed`";
+        book.add("bulk_runs", &["action", "outcome"], help, self.bulk_runs.clone());
         let help = "Registered workers: `online`, `draining` or `offline`";
         book.add("workers", &["status"], help, self.workers.clone());
         book.add("workers_lost", &[], "Workers that fell silent", self.workers_lost.clone());
@@ -326,6 +335,18 @@ impl Metrics {
     /// Counts a lease that was taken back.
     pub(crate) fn lease_lost(&self, why: LeaseEnd) {
         self.leases_lost.get_or_create(&[("reason", why.as_str().into())]).inc();
+    }
+
+    /// Counts a bulk operation that has begun or ended.
+    pub(crate) fn bulk_operations(&self, action: &'static str, outcome: &'static str) {
+        self.bulk_operations.get_or_create(&[("action", action.into()), ("outcome", outcome.into())]).inc();
+    }
+
+    /// Counts runs that a bulk operation came to.
+    pub(crate) fn bulk_runs(&self, action: &'static str, tally: Tally) {
+        for (outcome, runs) in [("done", tally.done), ("skipped", tally.skipped), ("failed", tally.failed)] {
+            self.bulk_runs.get_or_create(&[("action", action.into()), ("outcome", outcome.into())]).inc_by(runs);
+        }
     }
 
     /// Counts a pass of a background loop.

@@ -4,7 +4,7 @@
 //! visible in their order, whichever server writes. Those that a server leaves out at its start are a batch, too.
 
 use async_trait::async_trait;
-use baton_core::{Millis, Reason, RunId, State, WorkerId};
+use baton_core::{Epoch, Millis, Reason, RunId, State, WorkerId};
 use bytes::Bytes;
 
 use crate::{LaneId, StoreResult};
@@ -56,6 +56,8 @@ pub struct RunFacts {
     pub lane: LaneId,
     /// Where it stands.
     pub state: State,
+    /// The epoch of its newest claim.
+    pub epoch: Epoch,
     /// Why it failed or was cancelled.
     pub reason: Option<Reason>,
     /// Who holds it, or held it at its end.

@@ -10,6 +10,7 @@
 mod build_rules;
 mod build_types;
 mod builds;
+mod bulk;
 pub mod clock;
 mod decide;
 mod events;
@@ -30,6 +31,7 @@ mod workflows;
 
 pub use build_types::*;
 pub use builds::{Builds, LOG_PAGE_BYTES_MAX};
+pub use bulk::*;
 pub use clock::Clock;
 pub use events::{EventBatch, EventPage, EventServer, Events, OtherServers, RunFacts};
 pub use payloads::{LookedAt, Payloads};
@@ -89,7 +91,7 @@ pub type StoreResult<T> = Result<T, StoreError>;
 /// The kernel's verbs, and what is around them. Implementations answer alike: one contract suite runs on all.
 #[async_trait]
 pub trait Store:
-    Builds + Workflows + Payloads + Schedules + Namespaces + Pools + Events + Send + Sync + fmt::Debug
+    Builds + Workflows + Payloads + Schedules + Namespaces + Pools + Events + BulkOperations + Send + Sync + fmt::Debug
 {
     /// `sqlite` or `postgres`.
     fn kind(&self) -> &'static str;
@@ -224,6 +226,8 @@ pub trait Store:
     async fn run(&self, run: RunId) -> StoreResult<Option<RunRecord>>;
     /// Runs, newest first, without input and output.
     async fn runs(&self, filter: &RunFilter, page: Page<RunId>) -> StoreResult<Vec<RunRecord>>;
+    /// The identifiers of runs, newest first.
+    async fn find_runs(&self, filter: &RunFilter, page: Page<RunId>) -> StoreResult<Vec<RunId>>;
     /// How many runs the filter finds.
     async fn count_runs(&self, filter: &RunFilter) -> StoreResult<u64>;
     /// The leases of a run that have ended, oldest first.

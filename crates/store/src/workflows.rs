@@ -39,7 +39,7 @@ pub trait Workflows: Send + Sync {
     /// earlier one counts.
     async fn set_deadlines(&self, deadlines: Vec<(RunId, Millis, bool)>) -> StoreResult<()>;
     /// Submits a run that goes on after what another has completed, in one transaction: nobody gets it without that. Its first lease has the
-    /// epoch 2, as that of a run that was held before.
+    /// epoch 2, as that of a run that was held before. With the same idempotency key, again gives the run that was made the first time.
     async fn retry_from(&self, from: RunId, run: NewRun, die: u64) -> StoreResult<Submitted>;
     /// Says that runs of these lanes are workflows; forever.
     async fn mark_workflow_lanes(&self, lanes: &[LaneId]) -> StoreResult<()>;

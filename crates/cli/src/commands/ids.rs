@@ -56,6 +56,22 @@ pub async fn worker(client: &Client, word: String) -> Result<String, Exit> {
     one("worker", &word, found)
 }
 
+/// The whole identifier of a bulk operation.
+pub async fn bulk(client: &Client, word: String) -> Result<String, Exit> {
+    let Some(end) = suffix(&word) else { return Ok(word) };
+    let (mut found, mut cursor) = (Vec::new(), None);
+    for _ in 0..PAGES_MAX {
+        let page = client.bulks(None, None, Some(PAGE_MAX), cursor.as_deref()).await?;
+        let called = page.operations.into_iter().filter(|operation| operation.id.ends_with(&end));
+        found.extend(called.map(|operation| (operation.id, vec![operation.action, operation.state])));
+        cursor = page.next_cursor;
+        if cursor.is_none() || found.len() > CANDIDATES_MAX {
+            break;
+        }
+    }
+    one("bulk operation", &word, found)
+}
+
 /// The only candidate; whoever may mean several is told which.
 pub fn one(what: &str, word: &str, mut candidates: Vec<(String, Vec<impl Display>)>) -> Result<String, Exit> {
     match candidates.len() {

@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod audit;
 pub mod build;
+pub mod bulk;
 pub mod completion;
 pub mod context;
 pub mod doctor;

@@ -2,10 +2,10 @@
 
 use baton::ClientError;
 use baton::proto::{
-    AuditLine, AuditPage, BuildPage, ClaimPage, History, HistoryEvent, KeyView, Keys, ListedBuild, ListedClaim,
-    NamespacePage, NamespaceView, NextFires, PoolPage, PoolView, QueueView, Queues, RunPage, RunView, RunnerPage,
-    RunnerView, ScheduleFire, ScheduleFires, SchedulePage, ScheduleView, SettingList, SettingView, Time, WorkerPage,
-    WorkerView,
+    AuditLine, AuditPage, BuildPage, BulkPage, BulkView, ClaimPage, History, HistoryEvent, KeyView, Keys, ListedBuild,
+    ListedClaim, NamespacePage, NamespaceView, NextFires, PoolPage, PoolView, QueueView, Queues, RunPage, RunView,
+    RunnerPage, RunnerView, ScheduleFire, ScheduleFires, SchedulePage, ScheduleView, SettingList, SettingView, Time,
+    WorkerPage, WorkerView,
 };
 use clap::Args;
 use serde::Serialize;
@@ -54,6 +54,7 @@ macro_rules! lists {
 lists! {
     RunPage { runs: RunView, cursor next_cursor, total |page| page.total }
     BuildPage { builds: ListedBuild, cursor next_cursor, total |page| Some(page.total) }
+    BulkPage { operations: BulkView, cursor next_cursor }
     WorkerPage { workers: WorkerView, cursor next_cursor, total |page| page.total }
     NamespacePage { namespaces: NamespaceView, cursor next_cursor, total |page| page.total }
     SchedulePage { schedules: ScheduleView, cursor next_cursor, total |page| page.total }

@@ -7,6 +7,8 @@ mod agent;
 mod balancer;
 mod build_race;
 mod builds;
+#[cfg(debug_assertions)]
+mod bulk;
 mod canaries;
 mod chaos;
 mod commands;

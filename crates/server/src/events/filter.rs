@@ -42,12 +42,13 @@ impl EventFilter {
         if self.kinds == 0 { Kind::all() } else { self.kinds }
     }
 
-    /// True when it is about this event. Events without a namespace are nobody's.
+    /// True when it is about this event. Events without a namespace are nobody's, but for those of bulk operations on the runs
+    /// of all: whoever names no namespace may hear of them.
     pub(crate) fn matches(&self, event: &Event) -> bool {
         let is = |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
         let is_kind = self.kinds == 0 || Kind::named(&event.kind).is_some_and(|bit| bit & self.kinds != 0);
         is_kind
-            && event.namespace.is_some()
+            && (event.namespace.is_some() || event.kind == Kind::BulkChanged.as_str())
             && is(&self.namespace, &event.namespace)
             && is(&self.queue, &event.queue)
             && is(&self.run_type, &event.run_type)

@@ -21,10 +21,11 @@ pub(crate) enum Kind {
     ScheduleFired,
     RunnerChanged,
     ClaimChanged,
+    BulkChanged,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 14] = [
+    pub(crate) const ALL: [Kind; 15] = [
         Kind::RunSubmitted,
         Kind::RunClaimed,
         Kind::RunReturned,
@@ -39,6 +40,7 @@ impl Kind {
         Kind::ScheduleFired,
         Kind::RunnerChanged,
         Kind::ClaimChanged,
+        Kind::BulkChanged,
     ];
     /// Those that a verb on a run that is there can bring about.
     pub(crate) const CHANGES: u32 =
@@ -66,6 +68,7 @@ impl Kind {
             Kind::ScheduleFired => "schedule.fired",
             Kind::RunnerChanged => "runner.changed",
             Kind::ClaimChanged => "claim.changed",
+            Kind::BulkChanged => "bulk.changed",
         }
     }
 

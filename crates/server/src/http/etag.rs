@@ -8,13 +8,14 @@ use sha2::{Digest, Sha256};
 use crate::Error;
 
 /// Routes that answer with one thing.
-const SINGLE: [&str; 6] = [
+const SINGLE: [&str; 7] = [
     "/api/v1/runs/{id}",
     "/api/v1/workers/{id}",
     "/api/v1/queues/{name}",
     "/api/v1/schedules/{id}",
     "/api/v1/pools/{pool}",
     "/api/v1/namespaces/{name}",
+    "/api/v1/bulk/{id}",
 ];
 /// Larger answers have no tag: it would have to be computed each time, for payloads that nobody polls.
 const TAGGED_BYTES_MAX: u64 = 256 * 1024;

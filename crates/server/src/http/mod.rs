@@ -1,6 +1,7 @@
 //! The HTTP face: decode, authenticate, one service call, encode. The files mirror the routes.
 
 mod builds;
+mod bulk;
 mod cors;
 mod error;
 mod etag;

@@ -12,7 +12,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::{
-    builds, events, keys, leases, namespaces, operations, pools, queues, runs, schedules, secrets, settings, workers,
+    builds, bulk, events, keys, leases, namespaces, operations, pools, queues, runs, schedules, secrets, settings,
+    workers,
 };
 use crate::App;
 
@@ -30,6 +31,7 @@ use crate::App;
         (name = "runners", description = "What the agents on machines of pools say and hear, with a token that joining gives them"),
         (name = "namespaces", description = "Parts of the installation that see nothing of each other"),
         (name = "queues", description = "Depth, pause and limits"),
+        (name = "bulk", description = "One verb on all runs that a filter finds"),
         (name = "events", description = "What happens, as it happens"),
         (name = "keys", description = "API keys and the audit log"),
         (name = "settings", description = "Settings that are changed while the servers run"),
@@ -101,6 +103,9 @@ pub(super) fn documented() -> (Router<App>, serde_json::Value) {
         .routes(routes!(schedules::runs))
         .routes(routes!(schedules::next))
         .routes(routes!(events::listen))
+        .routes(routes!(bulk::create, bulk::list))
+        .routes(routes!(bulk::get))
+        .routes(routes!(bulk::stop))
         .routes(routes!(namespaces::create, namespaces::list))
         .routes(routes!(namespaces::get, namespaces::change))
         .routes(routes!(namespaces::disable))

@@ -54,7 +54,7 @@ async fn state_of(app: &App, run: &Submitted) -> Result<RunStanding, Error> {
     }
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Error> {
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Error> {
     let plain = |_| Error::field("Idempotency-Key", "must be plain text");
     headers.get(IDEMPOTENCY_KEY_HEADER).map(|key| key.to_str().map_err(plain)).transpose()
 }

@@ -86,10 +86,11 @@ pub(super) async fn listen(app: App, stop: CancellationToken) {
                 let _ = app.refresh_namespaces().await;
                 let _ = app.secrets.refresh().await;
                 let _ = app.events.look().await;
+                app.bulk.bell.ring();
                 let look = pass(&app).await;
                 tracing::debug!(?look, "some hints may have been missed");
             }
-            Ok(Hints { lanes, workers, runs, runners, claims, namespaces, secrets, events }) => {
+            Ok(Hints { lanes, workers, runs, runners, claims, namespaces, secrets, events, bulk }) => {
                 app.pools.heard(&runners, &claims);
                 if namespaces {
                     // They are also looked at now and then.
@@ -101,6 +102,9 @@ pub(super) async fn listen(app: App, stop: CancellationToken) {
                 if events {
                     // Looked for now and then, too.
                     let _ = app.events.look().await;
+                }
+                if bulk {
+                    app.bulk.bell.ring();
                 }
                 runs.into_iter().for_each(|run| app.inboxes.news(run));
                 workers.into_iter().for_each(|worker| app.workers.tell(worker));

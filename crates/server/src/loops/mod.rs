@@ -1,6 +1,7 @@
 //! The background loops: one table of passes. A pass is bounded, idempotent and safe on every server at the same time;
 //! jitter, timeouts, panics and metrics belong to the driver.
 
+mod bulk;
 mod collector;
 mod events;
 mod families;
@@ -45,7 +46,7 @@ const fn timed(name: &'static str, every_ms: fn(&Settings) -> Millis, pass: Pass
     Loop { name, every_ms, pass, bell: None }
 }
 
-const LOOPS: [Loop; 19] = [
+const LOOPS: [Loop; 20] = [
     timed("reaper", |_| 500, |app| Box::pin(reaper::pass(app))),
     timed("unblocker", |_| 1_000, |app| Box::pin(reaper::unblock(app))),
     timed("looker", |_| 1_000, |app| Box::pin(looker::pass(app))),
@@ -59,6 +60,12 @@ const LOOPS: [Loop; 19] = [
     timed("collector", |settings| settings.collect_every_ms as Millis, |app| Box::pin(collector::collect(app))),
     timed("sweeper", |settings| settings.collect_every_ms as Millis * 10, |app| Box::pin(collector::sweep(app))),
     timed("stuck builds", |_| 60_000, |app| Box::pin(collector::look_for_stuck(app))),
+    Loop {
+        name: "bulk",
+        every_ms: |_| 60_000,
+        pass: |app| Box::pin(bulk::pass(app)),
+        bell: Some(|app| &app.bulk.bell),
+    },
     Loop {
         name: "families",
         every_ms: |_| 5_000,

@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod builds;
+pub mod bulk;
 pub mod cancel;
 pub mod claim;
 pub mod complete;

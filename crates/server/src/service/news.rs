@@ -34,6 +34,8 @@ pub enum News {
     Secrets,
     /// Somebody listens for other events than before.
     Events,
+    /// There is a bulk operation to be looked at.
+    Bulk,
 }
 
 /// Starts the task that tells, and returns where to put the news.
@@ -70,6 +72,7 @@ fn merged(all: &[News]) -> Hints {
             News::Namespaces => hints.namespaces = true,
             News::Secrets => hints.secrets = true,
             News::Events => hints.events = true,
+            News::Bulk => hints.bulk = true,
         }
     }
     hints.lanes.sort_unstable();

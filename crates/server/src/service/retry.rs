@@ -18,12 +18,20 @@ pub async fn one(app: &App, caller: &Caller, run: RunId, key: Option<&str>) -> R
 async fn visible_one(app: &App, caller: &Caller, run: RunId, key: Option<&str>) -> Result<Submitted, Error> {
     key.map_or(Ok(()), |key| check_name("Idempotency-Key", key))?;
     let record = visible(app, caller, Scope::Submit, run).await?;
-    let again = again(app, record.clone(), key)?;
-    let options = again.options.clone();
-    let submitted = submit::take_in_again(app, vec![again]).await?.pop().ok_or(Error::Internal)?;
-    app.metrics.retry.runs.inc_by(u64::from(submitted.is_new));
-    time_out(app, &submitted, options.as_ref()).await?;
+    let submitted = plain(app, vec![record.clone()], key).await?.pop().ok_or(Error::Internal)?;
     audit::of_run(app, caller, "run.retry", &record, &format!("as {}", submitted.run)).await?;
+    Ok(submitted)
+}
+
+/// Submits runs that are no workflows again: all, or none.
+pub(crate) async fn plain(app: &App, records: Vec<RunRecord>, key: Option<&str>) -> Result<Vec<Submitted>, Error> {
+    let again: Vec<NewRun> = records.into_iter().map(|record| again(app, record, key)).collect::<Result<_, _>>()?;
+    let options: Vec<Option<Options>> = again.iter().map(|run| run.options.clone()).collect();
+    let submitted = submit::take_in_again(app, again).await?;
+    app.metrics.retry.runs.inc_by(submitted.iter().filter(|submitted| submitted.is_new).count() as u64);
+    for (submitted, options) in submitted.iter().zip(&options) {
+        time_out(app, submitted, options.as_ref()).await?;
+    }
     Ok(submitted)
 }
 

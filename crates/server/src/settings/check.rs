@@ -12,6 +12,9 @@ pub(super) const SPAN_MS_MAX: u64 = 100 * 366 * super::DAY_MS;
 const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 /// Most that a workflow may be allowed to remember. Twice as much has to go into one message to a worker, whose length is a number of 32 bits.
 const JOURNAL_BYTES_MAX: u64 = 1 << 30;
+/// Slowest and fastest that bulk operations may be allowed to be, in runs a second.
+const BULK_RATE_MIN: f64 = 0.001;
+const BULK_RATE_MAX: f64 = 1_000_000.0;
 /// Most runs that may be allowed to wait: what a store can count.
 const BACKLOG_MAX: u64 = i64::MAX as u64;
 
@@ -185,6 +188,11 @@ impl Settings {
             shares.iter().find(|(_, share)| share.is_some_and(|share| !(0.0..=1.0).contains(&share)))
         {
             return Err(format!("{name} must be 0 to 1"));
+        }
+        for (name, rate) in [("bulk_rate", self.bulk_rate), ("bulk_rate_max", self.bulk_rate_max)] {
+            if !(BULK_RATE_MIN..=BULK_RATE_MAX).contains(&rate) {
+                return Err(format!("{name} must be {BULK_RATE_MIN} to {BULK_RATE_MAX} runs in a second"));
+            }
         }
         match (0.0..=1_000_000.0).contains(&self.build_polls_per_second) {
             true => Ok(()),

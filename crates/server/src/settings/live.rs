@@ -9,10 +9,12 @@ use serde_json::{Map, Value};
 use super::Settings;
 
 /// What is read anew wherever it is needed, and so may change at any time.
-const CHANGEABLE: [&str; 44] = [
+const CHANGEABLE: [&str; 46] = [
     "lease_ttl_ms",
     "heartbeat_interval_ms",
     "cancel_grace_ms",
+    "bulk_rate",
+    "bulk_rate_max",
     "retention_runs_ms",
     "retention_workers_ms",
     "retention_audit_ms",

@@ -92,6 +92,10 @@ pub struct Settings {
     pub heartbeat_interval_ms: u64,
     /// How long a worker has to stop after a request to cancel.
     pub cancel_grace_ms: u64,
+    /// Runs in a second that a bulk operation acts on which asks for no rate of its own.
+    pub bulk_rate: f64,
+    /// The most that one may ask for.
+    pub bulk_rate_max: f64,
     /// How long ended runs are kept.
     pub retention_runs_ms: u64,
     /// How long offline workers are kept.
@@ -321,6 +325,8 @@ impl Default for Settings {
             lease_ttl_ms: 15_000,
             heartbeat_interval_ms: 5_000,
             cancel_grace_ms: 30_000,
+            bulk_rate: 2_500.0,
+            bulk_rate_max: 10_000.0,
             retention_runs_ms: 30 * DAY_MS,
             retention_workers_ms: 7 * DAY_MS,
             retention_audit_ms: 90 * DAY_MS,

@@ -5,6 +5,7 @@
 mod harness;
 mod rig;
 
+mod bulk;
 mod cancel;
 mod children;
 mod face;

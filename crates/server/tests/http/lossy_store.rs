@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use async_trait::async_trait;
 use baton_core::pools::{BackoffRule, ClaimNo, ClaimReason, Limits, OrderId, PoolSpec, RunnerId};
 use baton_core::token::Hash;
-use baton_core::{Failure, LeaseEnd, Millis, RunId, WorkerId};
+use baton_core::{BulkId, BulkState, Failure, LeaseEnd, Millis, RunId, WorkerId};
 use baton_store::*;
 use bytes::Bytes;
 use tokio::sync::{RwLock, RwLockWriteGuard};
@@ -166,6 +166,18 @@ passing_all_on! { Events:
     fn event_servers(but: &str) -> OtherServers;
     fn forget_event_servers() -> u32;
     fn run_facts(runs: &[RunId]) -> Vec<Option<RunFacts>>;
+}
+
+passing_all_on! { BulkOperations:
+    fn add_bulk(new: NewBulk, die: u64, live_max: u64) -> BulkMade;
+    fn bulk(id: BulkId) -> Option<BulkOperation>;
+    fn bulks(namespace: Option<&str>, state: Option<BulkState>, page: Page<BulkId>) -> Vec<BulkOperation>;
+    fn live_bulks(limit: usize) -> LiveBulks;
+    fn save_bulk(
+        id: BulkId, version: i64, progress: &BulkProgress, state: BulkState, due_in_ms: Millis
+    ) -> Option<BulkOperation>;
+    fn stop_bulk(id: BulkId) -> Option<BulkOperation>;
+    fn forget_bulks(age_ms: Millis, limit: usize) -> u64;
 }
 
 passing_all_on! { Workflows:
@@ -357,6 +369,7 @@ passing_on! {
     fn count_workers(filter: &WorkerFilter) -> u64;
     fn run(run: RunId) -> Option<RunRecord>;
     fn runs(filter: &RunFilter, page: Page<RunId>) -> Vec<RunRecord>;
+    fn find_runs(filter: &RunFilter, page: Page<RunId>) -> Vec<RunId>;
     fn count_runs(filter: &RunFilter) -> u64;
     fn attempts(run: RunId) -> Vec<Attempt>;
     fn lease_end(lease: LeaseRef) -> Option<LeaseEnd>;

@@ -4,6 +4,7 @@ mod harness;
 
 mod breaking;
 mod builds;
+mod bulk;
 mod claims;
 mod connections;
 mod displaced;

@@ -189,6 +189,7 @@ fn page() -> String {
         name if name.contains("<verb>") => 1,
         name if name.starts_with("baton_queue") || name.starts_with("baton_run_") => 0,
         name if name.starts_with("baton_worker") || name.starts_with("baton_lease") || name == "baton_fires_total" => 0,
+        name if name.starts_with("baton_bulk") => 0,
         name if name.starts_with("baton_http") || name.starts_with("baton_grpc") => 2,
         name if name.starts_with("baton_connections") || name.starts_with("baton_tls") => 2,
         name if name.starts_with("baton_store") => 3,

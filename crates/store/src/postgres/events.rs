@@ -103,6 +103,7 @@ impl PostgresStore {
             let fact = RunFacts {
                 lane: row.try_get("lane_id")?,
                 state: rows::state(row.try_get("state")?)?,
+                epoch: rows::epoch(row, "epoch")?,
                 reason: reason
                     .map(|code| Reason::from_code(code).ok_or_else(|| rows::corrupt("a reason")))
                     .transpose()?,

@@ -3,7 +3,8 @@
 //! A hint names lanes and, after a colon, the lowest place that has become claimable there, so that the other
 //! server's cursor knows how far to go back. A word that begins with `w` names a worker there is news for,
 //! one that begins with `r` a run; `n` says that namespaces were changed, `s`
-//! that there is a new generation of the installation's secret, `e` that somebody listens for other events than before.
+//! that there is a new generation of the installation's secret, `e` that somebody listens for other events than before,
+//! `b` that there is a bulk operation to be looked at.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -42,6 +43,7 @@ impl PostgresStore {
             hints.namespaces.then_some(Word::Namespaces),
             hints.secrets.then_some(Word::Secrets),
             hints.events.then_some(Word::Events),
+            hints.bulk.then_some(Word::Bulk),
         ];
         let changed = changed.into_iter().flatten();
         for payload in payloads(lanes.chain(workers).chain(runs).chain(runners).chain(claims).chain(changed)) {
@@ -62,6 +64,7 @@ enum Word {
     Namespaces,
     Secrets,
     Events,
+    Bulk,
 }
 
 impl fmt::Display for Word {
@@ -76,6 +79,7 @@ impl fmt::Display for Word {
             Word::Namespaces => f.write_str("n"),
             Word::Secrets => f.write_str("s"),
             Word::Events => f.write_str("e"),
+            Word::Bulk => f.write_str("b"),
         }
     }
 }
@@ -102,6 +106,9 @@ impl Word {
         }
         if word == "e" {
             return Some(Word::Events);
+        }
+        if word == "b" {
+            return Some(Word::Bulk);
         }
         match word.split_once(':') {
             Some((lane, place)) => Some(Word::Lane(lane.parse().ok()?, Some(place.parse().ok()?))),
@@ -240,6 +247,7 @@ async fn listen_once(
                         Word::Namespaces => hints.namespaces = true,
                         Word::Secrets => hints.secrets = true,
                         Word::Events => hints.events = true,
+                        Word::Bulk => hints.bulk = true,
                     }
                 }
                 missed |= sender.try_send(hints).is_err();
@@ -275,9 +283,10 @@ mod tests {
             Word::Namespaces,
             Word::Secrets,
             Word::Events,
+            Word::Bulk,
         ];
         let written = payloads(words.iter().copied());
-        assert_eq!(written, [format!("1,2:1700000000000,w{worker},r{run},3:0,m{runner},c12,n,s,e")]);
+        assert_eq!(written, [format!("1,2:1700000000000,w{worker},r{run},3:0,m{runner},c12,n,s,e,b")]);
         assert_eq!(parse(&written[0]), Some(words));
     }
 

@@ -8,6 +8,7 @@ mod admin;
 mod answered;
 mod at_once;
 mod builds;
+mod bulk;
 mod claim;
 mod columns;
 mod complete;
@@ -342,6 +343,10 @@ impl Store for PostgresStore {
 
     async fn runs(&self, filter: &RunFilter, page: Page<RunId>) -> StoreResult<Vec<RunRecord>> {
         self.database.again(|| self.list_runs(filter, page)).await
+    }
+
+    async fn find_runs(&self, filter: &RunFilter, page: Page<RunId>) -> StoreResult<Vec<RunId>> {
+        self.database.again(|| self.find_run_ids(filter, page)).await
     }
 
     async fn count_runs(&self, filter: &RunFilter) -> StoreResult<u64> {

@@ -1,7 +1,7 @@
 //! Reading runs.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use baton_core::{IdSuffix, LeaseEnd, Millis, RunId, State};
 use tokio_postgres::Row;
@@ -63,6 +63,35 @@ impl PostgresStore {
             }
         }
         Ok(found.into_values().take(page.limit).collect())
+    }
+
+    pub(super) async fn find_run_ids(&self, filter: &RunFilter, page: Page<RunId>) -> Outcome<Vec<RunId>> {
+        if filter.id_suffix.is_some() {
+            let found = self.find_runs_by_suffix(filter, page.after).await?;
+            return Ok(found.into_iter().map(|run| run.id).take(page.limit).collect());
+        }
+        let RunFilter { lanes, key, .. } = filter;
+        let worker = filter.worker.map(|worker| worker.0);
+        let (since, upper) = (filter.since.map(|run| run.0), filter.upper(page.after).map(|run| run.0));
+        let limit = page.limit as i64;
+        // In a transaction, which forbids scans: page after page would be one.
+        let session = self.database.transaction().await?;
+        let mut found = BTreeSet::new();
+        let mut take = |rows: Vec<Row>| -> Outcome<()> {
+            for row in &rows {
+                found.insert(Reverse(rows::run_id(row, "run_id")?));
+            }
+            Ok(())
+        };
+        if filter.states.is_empty() {
+            take(session.query(sql::FIND_RUNS, params![lanes, worker, key, upper, limit, since]).await?)?;
+        }
+        // Live ones first: a run that ends between the two looks is found by both, and by neither the other way round.
+        for (statement, states) in by_table(&filter.states, sql::FIND_LIVE_RUNS, sql::FIND_ENDED_RUNS) {
+            take(session.query(statement, params![lanes, states, worker, key, upper, limit, since]).await?)?;
+        }
+        session.commit().await?;
+        Ok(found.into_iter().map(|Reverse(run)| run).take(page.limit).collect())
     }
 
     /// Runs whose identifier ends as wanted, newest first.

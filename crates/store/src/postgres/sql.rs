@@ -25,6 +25,19 @@ pub(super) const OFTEN: [&str; 11] = [
 ];
 
 statements! {
+    ADD_BULK = "add_bulk.pg.sql";
+    READ_BULK_BY_KEY = "read_bulk_by_key.pg.sql";
+    COUNT_LIVE_BULKS = "count_live_bulks.pg.sql";
+    READ_BULK = "read_bulk.pg.sql";
+    LIST_BULKS = "list_bulks.pg.sql";
+    LIST_LIVE_BULKS = "list_live_bulks.pg.sql";
+    SAVE_BULK = "save_bulk.pg.sql";
+    STOP_BULK = "stop_bulk.pg.sql";
+    FORGET_BULKS = "forget_bulks.pg.sql";
+    LOCK_BULKS = "lock_bulks.pg.sql";
+    FIND_RUNS = "find_runs.pg.sql";
+    FIND_LIVE_RUNS = "find_live_runs.pg.sql";
+    FIND_ENDED_RUNS = "find_ended_runs.pg.sql";
     WRITE_EVENTS = "write_events.pg.sql";
     READ_EVENT_CLOCK = "read_event_clock.sql";
     LIST_EVENTS = "list_events.pg.sql";

@@ -93,6 +93,7 @@ impl Events for SqliteStore {
                     Ok(RunFacts {
                         lane: row.get("lane_id")?,
                         state: rows::state(row, "state")?,
+                        epoch: rows::epoch(row, "epoch")?,
                         reason: rows::maybe(row, "reason", |row, index| rows::coded(row, index, Reason::from_code))?,
                         worker: rows::maybe_worker_id(row, "worker_id")?,
                         ended_at: row.get("ended_at")?,

@@ -5,6 +5,7 @@
 
 mod admin;
 mod builds;
+mod bulk;
 mod claim;
 mod complete;
 mod connection;
@@ -332,6 +333,11 @@ impl Store for SqliteStore {
     async fn runs(&self, filter: &RunFilter, page: Page<RunId>) -> StoreResult<Vec<RunRecord>> {
         let filter = filter.clone();
         self.read(move |sql| read::runs(sql, &filter, page)).await
+    }
+
+    async fn find_runs(&self, filter: &RunFilter, page: Page<RunId>) -> StoreResult<Vec<RunId>> {
+        let filter = filter.clone();
+        self.read(move |sql| read::find_runs(sql, &filter, page)).await
     }
 
     async fn count_runs(&self, filter: &RunFilter) -> StoreResult<u64> {

@@ -85,6 +85,15 @@ pub(super) fn runs(sql: &Sql<'_>, filter: &RunFilter, page: Page<RunId>) -> Stor
         found.truncate(page.limit);
         return Ok(found);
     }
+    let found = find_runs(sql, filter, page)?;
+    found.iter().map(|run| sql.one(statements::READ_RUN, params![run.0.as_bytes()], rows::record)).collect()
+}
+
+pub(super) fn find_runs(sql: &Sql<'_>, filter: &RunFilter, page: Page<RunId>) -> StoreResult<Vec<RunId>> {
+    if let Some(suffix) = &filter.id_suffix {
+        let found = runs_by_suffix(sql, filter, suffix, page.after)?;
+        return Ok(found.into_iter().map(|run| run.id).take(page.limit).collect());
+    }
     let mut found = Vec::new();
     for (text, parameters) in searches(filter, page.after, page.limit as i64)? {
         found.append(&mut sql.rows(text, params_from_iter(parameters), |row| rows::run_id(row, 0))?);
@@ -92,7 +101,7 @@ pub(super) fn runs(sql: &Sql<'_>, filter: &RunFilter, page: Page<RunId>) -> Stor
     // Each search finds the newest first; together they have to be put in order.
     found.sort_unstable_by(|left, right| right.cmp(left));
     found.truncate(page.limit);
-    found.iter().map(|run| sql.one(statements::READ_RUN, params![run.0.as_bytes()], rows::record)).collect()
+    Ok(found)
 }
 
 /// Runs whose identifier ends as wanted, newest first.

@@ -10,6 +10,15 @@ macro_rules! statements {
 }
 
 statements! {
+    ADD_BULK = "add_bulk.sqlite.sql";
+    READ_BULK_BY_KEY = "read_bulk_by_key.sqlite.sql";
+    COUNT_LIVE_BULKS = "count_live_bulks.sqlite.sql";
+    READ_BULK = "read_bulk.sqlite.sql";
+    LIST_BULKS = "list_bulks.sqlite.sql";
+    LIST_LIVE_BULKS = "list_live_bulks.sqlite.sql";
+    SAVE_BULK = "save_bulk.sqlite.sql";
+    STOP_BULK = "stop_bulk.sqlite.sql";
+    FORGET_BULKS = "forget_bulks.sqlite.sql";
     MOVE_EVENT_CLOCK = "move_event_clock.sqlite.sql";
     INSERT_EVENTS = "insert_events.sqlite.sql";
     READ_EVENT_CLOCK = "read_event_clock.sql";

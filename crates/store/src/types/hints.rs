@@ -24,6 +24,8 @@ pub struct Hints {
     pub secrets: bool,
     /// Somebody listens for other kinds of events than before.
     pub events: bool,
+    /// There is a bulk operation to be looked at.
+    pub bulk: bool,
 }
 
 impl Hints {
@@ -31,6 +33,6 @@ impl Hints {
     pub fn is_empty(&self) -> bool {
         let is_without_runs = self.lanes.is_empty() && self.workers.is_empty() && self.runs.is_empty();
         let is_without_pools = self.runners.is_empty() && self.claims.is_empty();
-        is_without_runs && is_without_pools && !self.namespaces && !self.secrets && !self.events
+        is_without_runs && is_without_pools && !self.namespaces && !self.secrets && !self.events && !self.bulk
     }
 }

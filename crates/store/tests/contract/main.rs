@@ -14,6 +14,7 @@ mod builds_logs;
 mod builds_machines;
 mod builds_retention;
 mod builds_submit;
+mod bulk;
 mod cancel;
 mod claim;
 mod events;

@@ -22,6 +22,7 @@ async fn hints_reach_other_servers(rig: Rig) {
         namespaces: true,
         secrets: true,
         events: true,
+        bulk: true,
     };
     if !rig.store.is_shared() {
         rig.store.notify(&one).await.unwrap();

@@ -1,6 +1,7 @@
 //! Scenarios: what has to hold under conditions, not only how fast it is.
 
 mod blocking;
+mod bulk;
 mod fill;
 mod flat;
 mod hostile;
@@ -38,6 +39,8 @@ pub enum Scenario {
     Pollers,
     /// Steps that compute use the cores there are, and cost no lease.
     Blocking,
+    /// Many sleeping runs are cancelled in a minute, and those who submit meanwhile hardly notice.
+    Bulk,
 }
 
 /// What can be told of a scenario; what is not is as usual.
@@ -69,6 +72,7 @@ impl Scenario {
             Scenario::Pools => pools::play(store, runs.unwrap_or(pools::ROUNDS), seconds.unwrap_or(30), report).await,
             Scenario::Pollers => pollers::play(store, runs.unwrap_or(pollers::BUILDS), report).await,
             Scenario::Blocking => blocking::play(store, report).await,
+            Scenario::Bulk => bulk::play(store, runs.unwrap_or(bulk::SLEEPERS), seconds.unwrap_or(20), report).await,
         }
     }
 }

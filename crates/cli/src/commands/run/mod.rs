@@ -6,9 +6,10 @@ mod watch;
 
 use baton::proto::{NAMESPACE_DEFAULT, RunView};
 use baton::{Client, RunFilter};
-use baton_core::State;
+use baton_core::{BulkAction, State};
 use clap::{Args, Subcommand};
 
+use crate::commands::bulk::{self, Matching};
 use crate::commands::ids;
 use crate::commands::patience::until_answered;
 use crate::exit::Exit;
@@ -42,17 +43,28 @@ pub enum RunCommand {
   baton run history e9d1aa
   baton run history e9d1aa --json")]
     History(HistoryArgs),
-    /// Cancel a run: at once, or by telling the worker that holds it.
+    /// Cancel a run, or all runs that match: at once, or by telling the workers that hold them.
     #[command(after_help = "Examples:
   baton run cancel e9d1aa
+  baton run cancel --queue mail --state sleeping --dry-run
+  baton run cancel --queue mail --submitted-before 2026-01-31T09:30:00Z --rate 500
+  baton run cancel --type report --yes --detach
+
+With filters instead of a run, the runs that match are counted first, and you are asked. `baton bulk`
+shows such operations, and stops them.
 
 A worker that holds the run is told to stop and has a grace time for it; `baton run get` says until
 when.")]
-    Cancel(OneArgs),
-    /// Submit a run again that has ended.
+    Cancel(OneOrMatchingArgs),
+    /// Submit a run again that has ended, or all that match.
     #[command(after_help = "Examples:
-  baton run retry e9d1aa      prints the identifier of the new run")]
-    Retry(OneArgs),
+  baton run retry e9d1aa      prints the identifier of the new run
+  baton run retry --queue mail --dry-run
+  baton run retry --queue mail --state failed,cancelled --rate 50 --yes
+
+With filters instead of a run, the runs that match are counted first, and you are asked. `baton bulk`
+shows such operations, and stops them.")]
+    Retry(OneOrMatchingArgs),
     /// Say why a run is where it is.
     #[command(after_help = "Examples:
   baton run explain e9d1aa    why is it not running yet? who holds it, and until when?")]
@@ -68,6 +80,17 @@ when.")]
 pub struct OneArgs {
     /// The run: its id, or the end of it.
     id: String,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Args)]
+pub struct OneOrMatchingArgs {
+    /// The run: its id, or the end of it.
+    #[arg(conflicts_with = "matching")]
+    id: Option<String>,
+    #[command(flatten)]
+    matching: Matching,
     #[command(flatten)]
     format: Format,
 }
@@ -142,7 +165,13 @@ pub async fn execute(client: &Client, command: RunCommand) -> Result<(), Exit> {
             let id = ids::run(client, id).await?;
             listing.show(async || client.history(&id).await, show::history).await?;
         }
-        RunCommand::Cancel(OneArgs { id, format }) => {
+        RunCommand::Cancel(OneOrMatchingArgs { id: None, matching, format }) => {
+            bulk::begin(client, BulkAction::Cancel, matching, format).await?;
+        }
+        RunCommand::Retry(OneOrMatchingArgs { id: None, matching, format }) => {
+            bulk::begin(client, BulkAction::Retry, matching, format).await?;
+        }
+        RunCommand::Cancel(OneOrMatchingArgs { id: Some(id), format, .. }) => {
             let id = ids::run(client, id).await?;
             let cancelled = until_answered(async || client.cancel(&id).await).await?;
             format.print(&cancelled, |run| {
@@ -150,7 +179,7 @@ pub async fn execute(client: &Client, command: RunCommand) -> Result<(), Exit> {
                 format!("{} {}{note}", run.id, run.state.as_str())
             });
         }
-        RunCommand::Retry(OneArgs { id, format }) => {
+        RunCommand::Retry(OneOrMatchingArgs { id: Some(id), format, .. }) => {
             format.print(&client.retry(&ids::run(client, id).await?).await?, |run| run.id.clone());
         }
         RunCommand::Explain(OneArgs { id, format }) => explain(client, &ids::run(client, id).await?, format).await?,

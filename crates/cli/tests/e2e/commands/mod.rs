@@ -1,6 +1,7 @@
 //! The command line: every command against a real server, its JSON, its exit codes, its help.
 
 mod admin;
+mod bulk;
 mod contexts;
 mod exits;
 mod help;

@@ -1,6 +1,6 @@
 //! Examples of the bodies that everybody sends, by the name of their operation.
 
-pub(super) const EXAMPLES: [(&str, &str); 8] = [
+pub(super) const EXAMPLES: [(&str, &str); 9] = [
     (
         "submitRun",
         r#"{"queue": "mail", "type": "send", "input": {"to": "ada@example.org"}, "retry": {"max_attempts": 5}}"#,
@@ -18,6 +18,10 @@ pub(super) const EXAMPLES: [(&str, &str); 8] = [
     ("completeRun", r#"{"lease": "as the claim gave it", "output": {"message_id": "m-17"}}"#),
     ("failRun", r#"{"lease": "as the claim gave it", "error": "the mail server refused it", "code": "refused"}"#),
     (
+        "createBulkOperation",
+        r#"{"action": "cancel", "filter": {"queue": "mail", "state": ["sleeping"]}, "rate_per_second": 500, "reason": "wrong template"}"#,
+    ),
+    (
         "createSchedule",
         r#"{"id": "nightly", "cron": "0 3 * * *", "time_zone": "Europe/Berlin", "run": {"queue": "mail", "type": "digest"}}"#,
     ),
@@ -25,7 +29,9 @@ pub(super) const EXAMPLES: [(&str, &str); 8] = [
 
 #[cfg(test)]
 mod tests {
-    use baton_proto::{Claim, CompleteRun, CreateSchedule, FailRun, Heartbeat, RegisterWorker, SubmitBatch, SubmitRun};
+    use baton_proto::{
+        Claim, CompleteRun, CreateBulk, CreateSchedule, FailRun, Heartbeat, RegisterWorker, SubmitBatch, SubmitRun,
+    };
     use serde::de::DeserializeOwned;
 
     use super::*;
@@ -47,5 +53,6 @@ mod tests {
         read::<CompleteRun>("completeRun");
         read::<FailRun>("failRun");
         read::<CreateSchedule>("createSchedule");
+        read::<CreateBulk>("createBulkOperation");
     }
 }

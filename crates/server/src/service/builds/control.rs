@@ -1,12 +1,12 @@
 //! cancel and retry of builds.
 
-use baton_core::{Millis, State};
+use baton_core::{Millis, RunId, State};
 use baton_proto::{CancelledBuild, SubmittedBuild};
 use baton_store::{Idempotency, Scope, Verdict};
 
 use super::submit::{Wanted, take_in};
 use super::{Reader, logs, status_of, visible};
-use crate::service::cancel::tell_holder;
+use crate::service::cancel::{self, tell_holder};
 use crate::service::{audit, check_name, settle_any};
 use crate::verb_metrics::timed;
 use crate::{App, Error};
@@ -19,11 +19,9 @@ pub async fn cancel(app: &App, reader: &Reader<'_>, id: &str) -> Result<Cancelle
 async fn cancel_visible(app: &App, reader: &Reader<'_>, id: &str) -> Result<CancelledBuild, Error> {
     let found = visible(app, reader, Scope::Submit, id).await?;
     let run = found.record.id;
-    let cancel = &app.metrics.cancel;
-    let changes = cancel.at_store(app.store.cancel(vec![run], app.current().cancel_grace_ms as Millis)).await?;
-    cancel.did(&changes.verdicts);
+    let changes = cancel::in_store(app, vec![run], app.current().cancel_grace_ms as Millis).await?;
     if let Verdict::Done { state: State::Cancelled, .. } = changes.verdicts[0] {
-        logs::note(app, run, "Build cancelled".into()).await;
+        say_cancelled(app, run).await;
     }
     app.after().changed([run].into_iter(), &changes);
     let outcome = settle_any(app, run, changes.verdicts[0]).await?;
@@ -33,13 +31,44 @@ async fn cancel_visible(app: &App, reader: &Reader<'_>, id: &str) -> Result<Canc
     Ok(CancelledBuild { success: true, status: status_of(outcome.state) })
 }
 
+async fn say_cancelled(app: &App, run: RunId) {
+    logs::note(app, run, "Build cancelled".into()).await;
+}
+
+/// Says in the log of a build that it was cancelled with others. The run may be none: anybody may submit to the queue.
+pub(crate) async fn note_cancelled(app: &App, run: RunId) -> Result<(), Error> {
+    if app.store.builds(&[run]).await?.pop().flatten().is_some() {
+        say_cancelled(app, run).await;
+    }
+    Ok(())
+}
+
 /// Makes a new build of the same source. The old one stays as it is.
 pub async fn retry(app: &App, reader: &Reader<'_>, id: &str, key: Option<&str>) -> Result<SubmittedBuild, Error> {
+    let checked = key.map_or(Ok(()), |key| check_name("Idempotency-Key", key));
+    checked.inspect_err(|error| app.metrics.retry.refused(error))?;
+    let (submitted, namespace) = retry_unaudited(app, reader, id, key).await?;
+    let detail = format!("as {}", submitted.id);
+    audit::write(app, reader.actor(), "build.retry", id, &detail, Some(&namespace)).await?;
+    Ok(submitted)
+}
+
+/// As [`retry`], for what is on record already. Returns the namespace, too.
+pub(crate) async fn retry_unaudited(
+    app: &App,
+    reader: &Reader<'_>,
+    id: &str,
+    key: Option<&str>,
+) -> Result<(SubmittedBuild, String), Error> {
     timed!(app.metrics.retry, retry_visible(app, reader, id, key))
 }
 
-async fn retry_visible(app: &App, reader: &Reader<'_>, id: &str, key: Option<&str>) -> Result<SubmittedBuild, Error> {
-    key.map_or(Ok(()), |key| check_name("Idempotency-Key", key))?;
+async fn retry_visible(
+    app: &App,
+    reader: &Reader<'_>,
+    id: &str,
+    key: Option<&str>,
+) -> Result<(SubmittedBuild, String), Error> {
     let found = visible(app, reader, Scope::Submit, id).await?;
     let (run, namespace) = (found.record.id, found.build.submitted.namespace.clone());
     let wanted = Wanted {
@@ -52,7 +81,5 @@ async fn retry_visible(app: &App, reader: &Reader<'_>, id: &str, key: Option<&st
     };
     let submitted = take_in(app, wanted).await?;
     logs::note(app, run, format!("Retried as build {}", submitted.id)).await;
-    let detail = format!("as {}", submitted.id);
-    audit::write(app, reader.actor(), "build.retry", id, &detail, Some(&namespace)).await?;
-    Ok(submitted)
+    Ok((submitted, namespace))
 }

@@ -1,7 +1,7 @@
 //! cancel: somebody wants a workflow stopped, and gives it time to clean up.
 
 use baton_core::{Millis, RunId, State};
-use baton_store::{MessageKind, NewMessage, RunRecord, Scope, Verdict};
+use baton_store::{MessageKind, NewMessage, RunRecord, Scope};
 
 use super::super::{audit, cancel, settle_any, visible};
 use super::signal::SUCCESSORS_MAX;
@@ -96,10 +96,7 @@ async fn at_once(app: &App, run: RunId) -> Result<State, Error> {
 }
 
 async fn by_the_kernel(app: &App, run: RunId, grace_ms: Millis) -> Result<State, Error> {
-    let changes = app.metrics.cancel.at_store(app.store.cancel(vec![run], grace_ms)).await?;
-    app.metrics.cancel.did(&changes.verdicts);
-    app.after().changed([run].into_iter(), &changes);
-    let verdict: Verdict = *changes.verdicts.first().ok_or(Error::Internal)?;
+    let verdict = cancel::one_in_store(app, run, grace_ms).await?;
     let outcome = settle_any(app, run, verdict).await?;
     cancel::tell_holder(app, run, outcome).await?;
     Ok(outcome.state)

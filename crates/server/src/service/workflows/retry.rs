@@ -1,7 +1,7 @@
 //! retry: makes a new workflow of one that has ended, by hand. The old one stays as it is.
 
 use baton_core::RunId;
-use baton_store::{Scope, Submitted, Woken};
+use baton_store::{RunRecord, Scope, Submitted, Woken};
 
 use super::super::{audit, payloads, retry, submit, visible};
 use super::children::note;
@@ -14,12 +14,29 @@ pub async fn one(app: &App, caller: &Caller, run: RunId, from_start: bool) -> Re
     if from_start {
         return retry::one(app, caller, run, None).await;
     }
-    timed!(app.metrics.retry, after_completed(app, caller, run))
+    let found = visible(app, caller, Scope::Submit, run).await;
+    let record = found.inspect_err(|error| app.metrics.retry.refused(error))?;
+    let submitted = unaudited(app, record.clone(), None).await?;
+    audit::of_run(app, caller, "run.retry", &record, &format!("as {}", submitted.run)).await?;
+    Ok(submitted)
 }
 
-async fn after_completed(app: &App, caller: &Caller, run: RunId) -> Result<Submitted, Error> {
-    let record = visible(app, caller, Scope::Submit, run).await?;
-    let again = retry::again(app, record.clone(), None)?;
+/// Starts a workflow again after what it had completed, for what is on record already. With the same key, again gives the run
+/// that was made the first time.
+pub(crate) async fn unaudited(app: &App, record: RunRecord, key: Option<&str>) -> Result<Submitted, Error> {
+    timed!(app.metrics.retry, after_completed(app, record, key))
+}
+
+async fn after_completed(app: &App, record: RunRecord, key: Option<&str>) -> Result<Submitted, Error> {
+    let run = record.id;
+    let again = retry::again(app, record, key)?;
+    if let Some(idempotency) = again.idempotency.clone()
+        && let Some((earlier, _)) = app.store.submitted(vec![idempotency]).await?.pop().flatten()
+    {
+        // Takes no room: it has it. A crash may have left out its deadline.
+        retry::time_out(app, &earlier, again.options.as_ref()).await?;
+        return Ok(earlier);
+    }
     // A run that has ended remembers nothing new, so what is read here stays true.
     if app.store.is_undone(run).await? {
         return Err(Error::Conflict(format!(
@@ -32,12 +49,14 @@ async fn after_completed(app: &App, caller: &Caller, run: RunId) -> Result<Submi
     let submitted = app.metrics.retry.at_store(app.store.retry_from(run, again, app.entropy.bits())).await?;
     drop(admission);
     retry::time_out(app, &submitted, options.as_ref()).await?;
+    if !submitted.is_new {
+        return Ok(submitted);
+    }
     app.metrics.retry.runs.inc();
     app.metrics.submit.runs.inc();
     let mut woken = Woken::default();
     note(&mut woken, lane.lane, &submitted);
     app.after().wake(&woken);
     app.events.submitted([(submitted.run, lane.lane)].into_iter());
-    audit::of_run(app, caller, "run.retry", &record, &format!("as {}", submitted.run)).await?;
     Ok(submitted)
 }

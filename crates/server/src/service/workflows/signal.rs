@@ -52,16 +52,8 @@ async fn checked(
 pub(super) async fn leave(app: &App, mut message: NewMessage) -> Result<(Option<i64>, RunId), Error> {
     for _ in 0..SUCCESSORS_MAX {
         let run = message.run;
-        let (mut answers, woken) =
-            app.metrics.message.at_store(app.store.leave_messages(vec![message.clone()])).await?;
-        match answers.pop().ok_or(Error::Internal)? {
-            MessageAnswer::Left(number) => {
-                app.metrics.message.runs.inc();
-                let after = app.after();
-                after.wake(&woken);
-                after.messages(run);
-                return Ok((Some(number), run));
-            }
+        match leave_all(app, vec![message.clone()]).await?.pop().ok_or(Error::Internal)? {
+            MessageAnswer::Left(number) => return Ok((Some(number), run)),
             MessageAnswer::Continued(next) => message.run = next,
             MessageAnswer::Ended => return Ok((None, run)),
             MessageAnswer::Full => return Err(Error::InboxFull { limit: MESSAGES_MAX as u64 }),
@@ -69,6 +61,21 @@ pub(super) async fn leave(app: &App, mut message: NewMessage) -> Result<(Option<
         }
     }
     Err(too_fast())
+}
+
+/// Leaves messages with these runs, and wakes and tells those that have got theirs.
+pub(crate) async fn leave_all(app: &App, messages: Vec<NewMessage>) -> Result<Vec<MessageAnswer>, Error> {
+    let runs: Vec<RunId> = messages.iter().map(|message| message.run).collect();
+    let (answers, woken) = app.metrics.message.at_store(app.store.leave_messages(messages)).await?;
+    let after = app.after();
+    after.wake(&woken);
+    for (run, answer) in runs.into_iter().zip(&answers) {
+        if let MessageAnswer::Left(_) = answer {
+            app.metrics.message.runs.inc();
+            after.messages(run);
+        }
+    }
+    Ok(answers)
 }
 
 /// The error for a workflow that cannot be followed.

@@ -146,6 +146,11 @@ pub const ROWS: &[Row] = &[
     row("POST", "/api/v1/runs/fail", Worker, r#"{"runs":[{"run_id":"<run>","lease":"<lease>","error":"it broke"}]}"#),
     row("POST", "/api/v1/runs/give_back", Worker, LEASES),
     row("POST", "/api/v1/runs/complete", Worker, LEASES),
+    // Bulk operations.
+    own("GET", "/api/v1/bulk", Read, ""),
+    own("POST", "/api/v1/bulk", Submit, r#"{"action":"cancel","filter":{"key":"nobody's"}}"#),
+    row("GET", "/api/v1/bulk/{id}", Read, ""),
+    row("POST", "/api/v1/bulk/{id}/stop", Submit, ""),
     // Workers.
     own("GET", "/api/v1/workers", Read, ""),
     row("POST", "/api/v1/workers", Worker, r#"{"types":["order"],"queues":["<queue>"]}"#),

@@ -100,6 +100,7 @@ impl World {
         all.extend(self.git_build(tenant, self.key(owner)).await);
         all.extend(self.pool(tenant, "first").await);
         all.extend(self.schedule(tenant, "first").await);
+        all.extend(self.bulk(tenant).await);
         all.extend(self.spare_key(tenant).await);
         all.extend(self.upload(self.key(owner)).await);
         let report = json!({"worker_id": all["builder"], "checks": []});
@@ -255,6 +256,14 @@ impl World {
             ("runner", runner),
             ("runner_token", token),
         ])
+    }
+
+    /// A bulk operation that finds nothing.
+    async fn bulk(&self, tenant: &Tenant<'_>) -> Things {
+        let filter = json!({"namespace": tenant.namespace, "key": "nobody's"});
+        let wanted = json!({"action": "cancel", "filter": filter});
+        let made = self.sent("POST", "/api/v1/bulk", tenant.submitter, wanted).await;
+        Things::from([("bulk", text(&made["id"]))])
     }
 
     async fn schedule(&self, tenant: &Tenant<'_>, name: &str) -> Things {

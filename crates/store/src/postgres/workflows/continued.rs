@@ -5,7 +5,7 @@ use baton_core::{Refused, RunId, State};
 use super::super::PostgresStore;
 use super::super::end::Records;
 use super::super::params::params;
-use super::super::pool::Outcome;
+use super::super::pool::{Outcome, Trouble};
 use super::super::sql;
 use super::children::{by_id, find_submitted};
 use super::inbox::find_continued;
@@ -20,6 +20,13 @@ impl PostgresStore {
         let Some(submitted) = taken.first().map(|taken| taken.submitted) else {
             return Err(StoreError::Internal("a run was submitted without an answer".into()).into());
         };
+        if !submitted.is_new {
+            // Somebody was here before, with the same idempotency key.
+            session.roll_back().await?;
+            let known = self.find_by_keys(run.idempotency.as_slice()).await?.pop().flatten();
+            let (earlier, _) = known.ok_or_else(|| Trouble::Conflict("a run is gone that was just there".into()))?;
+            return Ok(earlier);
+        }
         session.query(sql::COPY_STEPS, params![from.0, submitted.run.0]).await?;
         session.query(sql::SET_REMEMBERS, params![submitted.run.0]).await?;
         session.commit().await?;

@@ -60,7 +60,6 @@ impl Workflows for PostgresStore {
     }
 
     async fn retry_from(&self, from: RunId, run: NewRun, die: u64) -> StoreResult<Submitted> {
-        let run = NewRun { idempotency: None, ..run };
         self.database.within(async { retried!(self.take_again(from, &run, die)) }).await
     }
 

@@ -49,7 +49,11 @@ fn one(sql: &Sql<'_>, child: NewChild) -> StoreResult<ChildAnswer> {
 
 /// Takes a run in that nobody else can ask for: whoever asks again is known by what its relative remembers.
 pub(super) fn take(sql: &Sql<'_>, run: NewRun, die: u64) -> StoreResult<Submitted> {
-    let run = NewRun { idempotency: None, ..run };
+    take_once(sql, NewRun { idempotency: None, ..run }, die)
+}
+
+/// As [`take`], for a run with an idempotency key of the server's own: the same key gives the run that was made before.
+pub(super) fn take_once(sql: &Sql<'_>, run: NewRun, die: u64) -> StoreResult<Submitted> {
     let answers = submit::submit(sql, &[Submission { runs: vec![run], dice: vec![die] }])?;
     match answers.into_iter().next() {
         Some(Ok(submitted)) => submitted.first().copied(),

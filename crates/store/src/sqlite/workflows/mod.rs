@@ -81,7 +81,10 @@ impl Workflows for SqliteStore {
 
     async fn retry_from(&self, from: RunId, run: NewRun, die: u64) -> StoreResult<Submitted> {
         self.write(move |sql| {
-            let submitted = children::take(sql, run, die)?;
+            let submitted = children::take_once(sql, run, die)?;
+            if !submitted.is_new {
+                return Ok(submitted);
+            }
             let to = submitted.run.0.as_bytes();
             sql.execute(statements::COPY_STEPS, params![from.0.as_bytes(), to])?;
             sql.execute(statements::SET_REMEMBERS, params![to])?;

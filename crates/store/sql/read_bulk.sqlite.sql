@@ -1,0 +1,4 @@
+-- One bulk operation.
+select bulk_id, namespace, action, filter, reason, created_by, created_at, rate, state, stopping, ended_at, version, due_at,
+    run_cursor, planned, matched, done, skipped, failed, errors, tokens, rate_at, troubles, waits_for
+from bulk_operations where bulk_id = ?1
