@@ -32,6 +32,7 @@ mod secrets;
 mod settings;
 mod sql;
 mod submit;
+mod traces;
 mod tls;
 mod workers;
 mod workflows;

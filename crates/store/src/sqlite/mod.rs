@@ -27,6 +27,7 @@ mod secrets;
 mod settings;
 mod statements;
 mod submit;
+mod traces;
 #[cfg(test)]
 mod tests;
 mod workers;
