@@ -219,7 +219,6 @@ impl RunTrace {
             Part::Attempt(epoch) => (2, epoch.code() as u64, 0),
             Part::Step { position, attempt } => (3, position.into(), attempt.into()),
             Part::Pause { position } => (4, position.into(), 0),
-            Part::Execution(epoch) => (5, epoch.code() as u64, 0),
         };
         derive(self.trace_id, run, tag, first, second)
     }
@@ -287,8 +286,6 @@ pub enum Part {
         /// Where in the workflow.
         position: u32,
     },
-    /// What the worker did with the lease with this epoch, as the worker itself saw it.
-    Execution(Epoch),
 }
 
 /// A span that is derived from another one: the same `number` gives the same span.
@@ -407,7 +404,6 @@ mod tests {
             Just(Part::Root),
             epoch().prop_map(Part::Wait),
             epoch().prop_map(Part::Attempt),
-            epoch().prop_map(Part::Execution),
             any::<(u32, u32)>().prop_map(|(position, attempt)| Part::Step { position, attempt }),
             any::<u32>().prop_map(|position| Part::Pause { position }),
         ]

@@ -282,7 +282,8 @@ mod tests {
             ("OTEL_RESOURCE_ATTRIBUTES", "service.name=other,deployment.environment.name=test,host.name=h"),
         ]);
         let named = config("http://c:4318", &said).service(&said, "baton", "1").about("host.name", "not this");
-        let value = |name: &str| named.resource.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+        let value =
+            |name: &str| named.resource.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
         assert_eq!(value("service.name"), Some("mine"));
         assert_eq!(value("host.name"), Some("h"));
         assert_eq!(value("deployment.environment.name"), Some("test"));

@@ -153,7 +153,9 @@ impl Sender {
                 }
             }
             self.deliver(batch).await;
-            flushed.into_iter().for_each(|done: oneshot::Sender<()>| drop(done.send(())));
+            for done in flushed {
+                let _ = done.send(());
+            }
         }
     }
 
@@ -170,7 +172,9 @@ impl Sender {
             self.counters.sent.fetch_add(count as u64 - dropped, Ordering::Relaxed);
             self.counters.dropped.fetch_add(dropped, Ordering::Relaxed);
         }
-        done.into_iter().for_each(|done| drop(done.send(())));
+        for done in done {
+            let _ = done.send(());
+        }
     }
 
     /// How many of these spans the collector took.

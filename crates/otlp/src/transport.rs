@@ -73,7 +73,11 @@ impl Transport {
     }
 
     /// Sends a batch once.
-    pub(crate) async fn send(&mut self, config: &Config, batch: &ExportTraceServiceRequest) -> Result<Rejected, Refused> {
+    pub(crate) async fn send(
+        &mut self,
+        config: &Config,
+        batch: &ExportTraceServiceRequest,
+    ) -> Result<Rejected, Refused> {
         let sent = async {
             match self {
                 Transport::Http(client) => post(client, config, batch).await,

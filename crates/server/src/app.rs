@@ -37,6 +37,7 @@ use crate::secrets::{MasterKeySource, Secrets};
 use crate::settings::LiveSettings;
 use crate::store_time::StoreTime;
 use crate::tls::Tls;
+use crate::traces::RunTraces;
 use crate::watch::Watchers;
 use crate::workers::Workers;
 use crate::{Error, Settings, service};
@@ -111,6 +112,8 @@ pub struct Parts {
     pub deadlines: Bell,
     /// What happens, for those who listen.
     pub events: Arc<Events>,
+    /// The traces that runs are part of.
+    pub traces: Arc<RunTraces>,
     /// What this server knows of runner pools.
     pub pools: RunnerPools,
     pub time: StoreTime,
@@ -170,7 +173,8 @@ impl App {
         let news = service::news::start(store.clone());
         let pool_names = Arc::new(PoolNames::new(store.clone()));
         let names = Names { lanes: lanes.clone(), pools: pool_names.clone() };
-        let events = Arc::new(Events::start(store.clone(), names, &*entropy, news.clone()));
+        let traces = RunTraces::start(&settings, store.clone(), lanes.clone(), workers.clone(), entropy.clone());
+        let events = Arc::new(Events::start(store.clone(), names, &*entropy, news.clone(), traces.clone()));
         let dispatcher = Arc::new(Dispatcher::new(
             store.clone(),
             lanes.clone(),
@@ -231,6 +235,7 @@ impl App {
             key_workers: service::builds::git::KeyWorkers::default(),
             log_news: Watchers::default(),
             events: events.clone(),
+            traces,
             pools: RunnerPools::new(
                 &store,
                 &settings,

@@ -32,8 +32,8 @@ mod secrets;
 mod settings;
 mod sql;
 mod submit;
-mod traces;
 mod tls;
+mod traces;
 mod workers;
 mod workflows;
 

@@ -27,9 +27,9 @@ mod secrets;
 mod settings;
 mod statements;
 mod submit;
-mod traces;
 #[cfg(test)]
 mod tests;
+mod traces;
 mod workers;
 mod workflows;
 mod writer;

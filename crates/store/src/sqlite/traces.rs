@@ -86,7 +86,8 @@ fn facts(row: &Row<'_>) -> rusqlite::Result<Option<TraceFacts>> {
     let Some(trace) = rows::trace(row, "trace")? else { return Ok(None) };
     let (epoch, error) = (rows::epoch(row, "epoch")?, row.get::<_, Option<String>>("error")?);
     let ended_at: Option<Millis> = row.get("ended_at")?;
-    let lease = (row.get::<_, Option<Millis>>("claimed_at")?, ended_at, rows::maybe(row, "lease_end", rows::lease_end)?);
+    let lease =
+        (row.get::<_, Option<Millis>>("claimed_at")?, ended_at, rows::maybe(row, "lease_end", rows::lease_end)?);
     let last = match lease {
         (Some(claimed_at), Some(ended_at), Some(end)) => Some(Attempt {
             epoch,
