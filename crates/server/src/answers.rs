@@ -251,9 +251,13 @@ impl Answer {
     }
 
     /// The trace that the request says it is part of whose answer is being made.
+    pub(crate) fn current_trace() -> Option<Arc<TraceContext>> {
+        ANSWER.try_with(|answer| answer.0.origin.as_ref()?.trace.clone()).ok().flatten()
+    }
+
+    /// Its identifier.
     pub(crate) fn current_trace_id() -> Option<String> {
-        let id = |answer: &Answer| Some(answer.0.origin.as_ref()?.trace.as_ref()?.trace_id.to_string());
-        ANSWER.try_with(id).ok().flatten()
+        Answer::current_trace().map(|trace| trace.trace_id.to_string())
     }
 
     /// Notes what the request is for.

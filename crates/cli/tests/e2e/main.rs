@@ -46,6 +46,7 @@ mod storage;
 mod stored;
 mod stream;
 mod tls;
+mod traces;
 mod two_servers;
 mod verdict;
 mod wait;

@@ -32,7 +32,7 @@ const STOP_TIME: Duration = Duration::from_secs(5);
 /// Runs that one pass of the loop looks at.
 pub(crate) const OPEN_TRACES_PAGE: usize = 1_000;
 /// How long ago a run must have ended for another server to send its spans: the one that ended it is at it.
-const ENDED_MS_AGO: i64 = 30_000;
+const ENDED_MS_AGO: i64 = 15_000;
 /// The same where there is no other server.
 const ENDED_MS_AGO_ALONE: i64 = 2_000;
 
@@ -192,5 +192,5 @@ fn about(settings: &Settings, config: Config, entropy: &dyn Entropy) -> Config {
 
 /// The trace that the request says it is part of, whose answer is being made.
 fn current() -> Option<TraceContext> {
-    Answer::current_origin()?.trace.as_deref().cloned()
+    Answer::current_trace().as_deref().cloned()
 }

@@ -128,7 +128,9 @@ impl Recorder {
     /// Everything that the spans are made of; nothing for a run of which there is nothing new to say.
     async fn story(&mut self, facts: TraceFacts, told: u32) -> StoreResult<Option<Story>> {
         let run = facts.run;
-        let has_earlier = facts.epoch.number() > 1 || facts.ended_at.is_none();
+        // One that nobody held at its end may have been held before.
+        let held = u32::from(facts.last.is_some());
+        let has_earlier = facts.epoch.number() > held || facts.ended_at.is_none();
         let attempts: Vec<Attempt> = match has_earlier {
             true => self.store.attempts(run).await?,
             false => facts.last.iter().cloned().collect(),
