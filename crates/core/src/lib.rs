@@ -17,6 +17,7 @@
 //! * [`payload`]: what stands for a payload that is kept elsewhere.
 //! * [`pools`]: runners, claims of them, and how many there should be.
 //! * [`token`]: credentials, derived or hashed.
+//! * [`trace`]: the traces that runs are part of, and how their spans are called.
 //! * [`id`]: identifiers of runs and workers, and the fence.
 
 #![warn(missing_docs)]
@@ -41,6 +42,7 @@ pub mod span;
 pub mod state;
 pub mod step;
 pub mod token;
+pub mod trace;
 
 pub use answered::Answered;
 pub use bulk::{BulkAction, BulkId, BulkState};

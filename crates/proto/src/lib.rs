@@ -79,12 +79,15 @@ pub struct Problem {
     /// What the request is called in the server's log: `X-Request-Id`, or a name that the server gave it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
+    /// The trace that the request says it is part of (`traceparent`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
 }
 
 impl Problem {
     /// One that is about no field.
     pub fn new(error: impl Into<String>, code: impl Into<String>) -> Problem {
-        Problem { error: error.into(), code: code.into(), field: None, request_id: None }
+        Problem { error: error.into(), code: code.into(), field: None, request_id: None, trace_id: None }
     }
 }
 
@@ -111,6 +114,9 @@ pub struct ProblemDetails {
     /// The request, as `x-request-id` of the answer and the audit log call it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
+    /// The trace that the request says it is part of (`traceparent`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
     /// The same as `detail`.
     pub error: String,
 }

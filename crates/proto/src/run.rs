@@ -52,6 +52,13 @@ pub struct SubmitRun {
     /// How long one attempt may take, counted from its claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    /// The trace that the run is part of (W3C Trace Context); that of the request's header `traceparent` unless given. A
+    /// wrong one is ignored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+    /// What other systems keep with the trace (`tracestate`); at most 512 bytes are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracestate: Option<String>,
 }
 
 impl SubmitRun {
@@ -71,6 +78,8 @@ impl SubmitRun {
             retry: None,
             max_losses: None,
             timeout_ms: None,
+            traceparent: None,
+            tracestate: None,
         }
     }
 }
@@ -171,6 +180,9 @@ pub struct RunView {
     /// Somebody asked to cancel it; its worker has until then to stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel_by: Option<Time>,
+    /// The trace that it is part of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
     /// What was submitted (not in lists).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<serde_json::Value>))]

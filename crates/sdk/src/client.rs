@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use baton_core::trace::TraceContext;
 use baton_proto::{API_KEY_HEADER, IDEMPOTENCY_KEY_HEADER, Problem};
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
@@ -46,6 +47,8 @@ pub struct Client {
     api_key: Option<HeaderValue>,
     namespace: Arc<str>,
     timeout: Duration,
+    /// Sent with every call.
+    trace: Option<Arc<TraceContext>>,
 }
 
 impl fmt::Debug for Client {
@@ -154,6 +157,7 @@ impl Client {
             api_key,
             namespace,
             timeout: CALL_TIMEOUT,
+            trace: None,
         })
     }
 
@@ -182,6 +186,29 @@ impl Client {
         self
     }
 
+    /// The same client, whose calls are part of this trace (W3C Trace Context), and so are the runs that it submits. A wrong
+    /// `traceparent` is ignored.
+    ///
+    /// ```no_run
+    /// # async fn example(client: baton::Client) -> Result<(), baton::ClientError> {
+    /// let client = client.with_trace("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", None);
+    /// client.start("process_order", &17).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn with_trace(mut self, traceparent: &str, tracestate: Option<&str>) -> Client {
+        self.trace = TraceContext::parse(traceparent, tracestate).map(Arc::new);
+        self
+    }
+
+    /// The same client, whose calls are part of the trace that the environment names, as it does for programs that a worker
+    /// executes: `TRACEPARENT` and `TRACESTATE`.
+    pub fn with_trace_of_environment(self) -> Client {
+        match std::env::var("TRACEPARENT") {
+            Ok(parent) => self.with_trace(&parent, std::env::var("TRACESTATE").ok().as_deref()),
+            Err(_) => self,
+        }
+    }
+
     /// The same client with connections of its own. A connection is carried by the runtime that
     /// opened it, and stands still with it: whoever calls from several runtimes and must not wait
     /// for the others has a client for each.
@@ -202,7 +229,7 @@ impl Client {
     }
 
     pub(crate) fn key(&self) -> grpc::Key {
-        grpc::Key::new(self.api_key.as_ref())
+        grpc::Key::new(self.api_key.as_ref(), self.trace.as_deref())
     }
 
     /// Opens connections for gRPC.
@@ -306,9 +333,20 @@ impl Client {
         if let Some(key) = &self.api_key {
             headers.insert(API_KEY_HEADER, key.clone());
         }
+        for (name, value) in self.trace.iter().flat_map(|trace| trace_headers(trace)) {
+            headers.insert(name, value);
+        }
         headers.extend(call.headers);
         Ok(request)
     }
+}
+
+/// The headers that say which trace a call is part of.
+pub(crate) fn trace_headers(trace: &TraceContext) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+    let parent = (HeaderName::from_static("traceparent"), trace.traceparent());
+    let state = trace.state.clone().map(|state| (HeaderName::from_static("tracestate"), state));
+    let said = [Some(parent), state].into_iter().flatten();
+    said.filter_map(|(name, value)| Some((name, HeaderValue::try_from(value).ok()?)))
 }
 
 fn connections(connector: Connector) -> legacy::Client<Connector, Body> {

@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
+use baton_core::trace::TraceContext;
 use baton_proto::v1::workflow_service_client::WorkflowServiceClient;
-use http::HeaderValue;
-use tonic::metadata::{Ascii, MetadataValue};
+use http::{HeaderMap, HeaderValue};
+use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 use tonic_types::StatusExt;
 
+use crate::client::trace_headers;
 use crate::{ClientError, tls};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -21,22 +23,31 @@ const WINDOW_BYTES: u32 = 4 << 20;
 
 pub(crate) type Workflows = WorkflowServiceClient<InterceptedService<Channel, Key>>;
 
-/// Adds the API key to every call.
+/// Adds the API key to every call, and the trace that it is part of.
 #[derive(Clone, Debug)]
-pub(crate) struct Key(Option<MetadataValue<Ascii>>);
+pub(crate) struct Key {
+    key: Option<MetadataValue<Ascii>>,
+    /// Says which trace calls are part of.
+    trace: HeaderMap,
+}
 
 impl Key {
-    pub(crate) fn new(key: Option<&HeaderValue>) -> Key {
-        Key(key.and_then(|key| MetadataValue::try_from(key.as_bytes()).ok()).map(|mut key| {
+    pub(crate) fn new(key: Option<&HeaderValue>, trace: Option<&TraceContext>) -> Key {
+        let key = key.and_then(|key| MetadataValue::try_from(key.as_bytes()).ok()).map(|mut key| {
             key.set_sensitive(true);
             key
-        }))
+        });
+        Key { key, trace: trace.into_iter().flat_map(trace_headers).collect() }
     }
 }
 
 impl Interceptor for Key {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        if let Some(key) = &self.0 {
+        if !self.trace.is_empty() {
+            // There is nothing in the metadata yet.
+            *request.metadata_mut() = MetadataMap::from_headers(self.trace.clone());
+        }
+        if let Some(key) = &self.key {
             request.metadata_mut().insert(baton_proto::API_KEY_HEADER, key.clone());
         }
         Ok(request)

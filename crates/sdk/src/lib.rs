@@ -62,6 +62,7 @@ mod pools;
 mod queues;
 pub mod runs;
 mod schedules;
+mod spans;
 mod tls;
 mod transfer;
 mod upload;

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use axum::extract::MatchedPath;
 use axum::response::Response;
+use baton_core::trace::TraceContext;
 use bytes::Bytes;
 use hyper::body::Body as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -141,6 +142,8 @@ pub struct Origin {
     pub address: Option<IpAddr>,
     /// What it is called in the audit log and in the answer's `x-request-id`.
     pub request_id: Arc<str>,
+    /// The trace that it says it is part of.
+    pub trace: Option<Arc<TraceContext>>,
 }
 
 /// What a request is for: never its path, which may hold anything.
@@ -166,6 +169,7 @@ pub(crate) struct About<'a> {
     pub(crate) route: Option<&'a Route>,
     pub(crate) key_id: Option<&'a str>,
     pub(crate) request_id: Option<&'a str>,
+    pub(crate) trace: Option<&'a TraceContext>,
 }
 
 /// An answer: whose it is, and the room that it has.
@@ -246,6 +250,16 @@ impl Answer {
         ANSWER.try_with(id).ok().flatten()
     }
 
+    /// The trace that the request says it is part of whose answer is being made.
+    pub(crate) fn current_trace() -> Option<Arc<TraceContext>> {
+        ANSWER.try_with(|answer| answer.0.origin.as_ref()?.trace.clone()).ok().flatten()
+    }
+
+    /// Its identifier.
+    pub(crate) fn current_trace_id() -> Option<String> {
+        Answer::current_trace().map(|trace| trace.trace_id.to_string())
+    }
+
     /// Notes what the request is for.
     pub(crate) fn is_about(&self, route: Route) {
         self.with(|state| state.route = Some(route));
@@ -258,6 +272,7 @@ impl Answer {
                 route: state.route.as_ref(),
                 key_id: state.caller.as_ref().map(|caller| caller.key_id.as_str()),
                 request_id: self.0.origin.as_ref().map(|origin| &*origin.request_id),
+                trace: self.0.origin.as_ref().and_then(|origin| origin.trace.as_deref()),
             })
         })
     }

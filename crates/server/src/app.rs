@@ -38,6 +38,7 @@ use crate::secrets::{MasterKeySource, Secrets};
 use crate::settings::LiveSettings;
 use crate::store_time::StoreTime;
 use crate::tls::Tls;
+use crate::traces::RunTraces;
 use crate::watch::Watchers;
 use crate::workers::Workers;
 use crate::{Error, Settings, service};
@@ -114,6 +115,8 @@ pub struct Parts {
     pub bulk: BulkTurns,
     /// What happens, for those who listen.
     pub events: Arc<Events>,
+    /// The traces that runs are part of.
+    pub traces: Arc<RunTraces>,
     /// What this server knows of runner pools.
     pub pools: RunnerPools,
     pub time: StoreTime,
@@ -175,7 +178,8 @@ impl App {
         let names = Names { lanes: lanes.clone(), pools: pool_names.clone() };
         // A database that was restored must not give out positions again that somebody has seen.
         store.skip_events().await?;
-        let events = Arc::new(Events::start(store.clone(), names, &*entropy, news.clone()));
+        let traces = RunTraces::start(&settings, store.clone(), lanes.clone(), workers.clone(), entropy.clone());
+        let events = Arc::new(Events::start(store.clone(), names, &*entropy, news.clone(), traces.clone()));
         let dispatcher = Arc::new(Dispatcher::new(
             store.clone(),
             lanes.clone(),
@@ -236,6 +240,7 @@ impl App {
             key_workers: service::builds::git::KeyWorkers::default(),
             log_news: Watchers::default(),
             events: events.clone(),
+            traces,
             pools: RunnerPools::new(
                 &store,
                 &settings,

@@ -36,6 +36,7 @@ use crate::outgoing::{Leftovers, Outgoing, Streams};
 use crate::request_log::RequestLog;
 use crate::stall::Unstalled;
 use crate::tls::{self, Holder};
+use crate::traces::{self, RequestSpan};
 use crate::{App, Settings};
 
 /// Largest head of a request.
@@ -268,11 +269,14 @@ where
             };
             request.extensions_mut().insert(Peer(client));
             let request_id = request_id(request.headers(), &app);
-            let origin = Origin { address: Some(client), request_id: request_id.clone() };
+            let trace = traces::context_of(request.headers());
+            let span = RequestSpan::begin(&app, trace.as_ref());
+            let origin = Origin { address: Some(client), request_id: request_id.clone(), trace };
             let answer = Answer::new(Some(share.clone()), Some(origin));
             request.extensions_mut().insert(answer.clone());
             let is_call = crate::grpc::is_call(request.headers());
-            let mut line = RequestLog::begin(&app.settings, request_id.clone(), &answer, request.method(), is_call);
+            let mut line =
+                RequestLog::begin(&app.settings, request_id.clone(), &answer, request.method(), is_call, span);
             let routed = admitted.map(|admitted| (admitted, router.clone().oneshot(request.map(Body::new))));
             let app = app.clone();
             async move {

@@ -51,6 +51,7 @@ mod stall;
 mod storage_owner;
 mod store_time;
 pub mod tls;
+mod traces;
 mod verb_metrics;
 mod watch;
 mod workers;
@@ -151,6 +152,7 @@ pub async fn serve(app: App, listener: impl Listener, shutdown: impl Future<Outp
     connection::serve(&app, listener, router, stop).await;
     loops.cancel();
     app.events.stop().await;
+    app.traces.stop().await;
     app.store.close().await;
 }
 

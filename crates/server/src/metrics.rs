@@ -160,6 +160,10 @@ pub struct Metrics {
     pub builds_stuck: Gauge,
     pub pools: PoolMetrics,
     store_statements: Counter,
+    spans_sent: Counter,
+    spans_dropped: Counter,
+    span_retries: Counter,
+    spans_queued: Gauge,
     pub store_connections: Family<[Label; 1], Gauge>,
     pub store_connections_max: Gauge,
     pub store_connections_waiting: Gauge,
@@ -243,6 +247,10 @@ impl Metrics {
             polls_waiting: Gauge::default(),
             builds_stuck: Gauge::default(),
             store_statements: Counter::default(),
+            spans_sent: Counter::default(),
+            spans_dropped: Counter::default(),
+            span_retries: Counter::default(),
+            spans_queued: Gauge::default(),
             store_connections: Family::default(),
             store_connections_max: Gauge::default(),
             store_connections_waiting: Gauge::default(),
@@ -279,6 +287,13 @@ impl Metrics {
         book.add("builds_stuck", &[], "Builds that have been silent for long", self.builds_stuck.clone());
         let help = "Statements sent to the store";
         book.add("store_statements", &[], help, self.store_statements.clone());
+        let help = "Spans that the collector of traces took";
+        book.add("spans_sent", &[], help, self.spans_sent.clone());
+        let help = "Spans that were lost: the queue was full, or the collector did not take them in a minute";
+        book.add("spans_dropped", &[], help, self.spans_dropped.clone());
+        let help = "Calls of the collector of traces that failed and were made again";
+        book.add("span_retries", &[], help, self.span_retries.clone());
+        book.add("spans_queued", &[], "Spans that wait to be sent", self.spans_queued.clone());
         let help = "Connections to PostgreSQL that are `in_use` or `idle`; not there with SQLite";
         book.add("store_connections", &["state"], help, self.store_connections.clone());
         let help = "Most connections to PostgreSQL that this server opens; 0 with SQLite";
@@ -357,6 +372,14 @@ impl Metrics {
         // Shown from the start: an alert on a counter that appears with its first failure misses that one.
         self.loop_failures.get_or_create(&labels).inc_by(u64::from(how == Passed::Failed));
         self.loop_panics.get_or_create(&labels).inc_by(u64::from(how == Passed::Panicked));
+    }
+
+    /// Notes what became of spans since the start.
+    pub(crate) fn note_spans(&self, counts: baton_otlp::Counts) {
+        self.spans_sent.inner().store(counts.sent, Ordering::Relaxed);
+        self.spans_dropped.inner().store(counts.dropped, Ordering::Relaxed);
+        self.span_retries.inner().store(counts.retries, Ordering::Relaxed);
+        self.spans_queued.set(counts.queued as i64);
     }
 
     /// Notes statements that were sent since the start.

@@ -12,6 +12,7 @@ use tracing::Level;
 use crate::Settings;
 use crate::answers::{Answer, Route};
 use crate::grpc::code_name;
+use crate::traces::RequestSpan;
 
 /// The target of these lines, for filters of the log.
 pub const REQUEST_TARGET: &str = "baton_server::request";
@@ -25,16 +26,17 @@ macro_rules! log_at {
         let (method, status) = ($log.method.as_str(), $log.status);
         let duration_ms = $log.begun.elapsed().as_micros() as f64 / 1_000.0;
         let (key, request_id) = ($about.key_id, $about.request_id);
+        let trace_id = $about.trace.map(|trace| tracing::field::display(trace.trace_id));
         // The caller hung up before the end.
         let aborted = (!$log.is_sent).then_some(true);
         if $log.is_call {
             let (method, code) = ($route, $log.code());
             tracing::event!(target: REQUEST_TARGET, parent: None, $level,
-                method, code, duration_ms, key, request_id, aborted, "call");
+                method, code, duration_ms, key, request_id, trace_id, aborted, "call");
         } else {
             let route = $route;
             tracing::event!(target: REQUEST_TARGET, parent: None, $level,
-                method, route, status, duration_ms, key, request_id, aborted, "request");
+                method, route, status, duration_ms, key, request_id, trace_id, aborted, "request");
         }
     }};
 }
@@ -74,6 +76,8 @@ pub(crate) struct RequestLog {
     code: Option<Code>,
     /// True when all of the answer was sent.
     is_sent: bool,
+    /// What is sent to a collector of traces.
+    span: Option<RequestSpan>,
 }
 
 impl RequestLog {
@@ -83,6 +87,7 @@ impl RequestLog {
         answer: &Answer,
         method: &Method,
         is_call: bool,
+        span: Option<RequestSpan>,
     ) -> RequestLog {
         RequestLog {
             is_on: settings.request_log,
@@ -94,6 +99,7 @@ impl RequestLog {
             status: None,
             code: None,
             is_sent: false,
+            span,
         }
     }
 
@@ -142,6 +148,13 @@ impl Drop for RequestLog {
     fn drop(&mut self) {
         if self.is_on && tracing::enabled!(target: REQUEST_TARGET, Level::INFO) {
             self.write();
+        }
+        if let Some(span) = self.span.take() {
+            let code = self.is_call.then(|| self.code());
+            self.answer.with_about(|about| {
+                let route = about.route.map_or("none", Route::as_str);
+                span.answered(self.method.as_str(), route, self.status, code);
+            });
         }
     }
 }

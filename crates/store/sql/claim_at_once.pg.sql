@@ -81,7 +81,7 @@ counted as (
 )
 select fit.now, next.due_at as next_due_at, picked.run_id, picked.lane_id, picked.level, picked.order_at, picked.size,
     claimed.run_id is not null as is_ours, claimed.epoch, claimed.failures, claimed.priority, claimed.timeout_at,
-    claimed.key, cold.submitted_at, cold.input, fit.now - claimed.due_at as waited_ms
+    claimed.key, cold.submitted_at, cold.input, cold.trace, fit.now - claimed.due_at as waited_ms
 from fit
 cross join lateral (
     select min(soonest.due_at) as due_at from unnest($3) as wanted(lane_id)
@@ -93,5 +93,5 @@ cross join lateral (
 ) next
 left join picked on true
 left join claimed on claimed.run_id = picked.run_id
-left join lateral (select runs.submitted_at, runs.input from runs where runs.run_id = claimed.run_id limit 1) cold on true
+left join lateral (select runs.submitted_at, runs.input, runs.trace from runs where runs.run_id = claimed.run_id limit 1) cold on true
 order by picked.level, picked.order_at, picked.run_id

@@ -52,8 +52,8 @@ from verdict,
     unnest($4::uuid[], $5::uuid[], $6::bigint[], $7::boolean[], $8::bigint[], $9::text[]::tid[])
         with ordinality as given(run_id, worker_id, claim_no, start, lease_ms, spot, ordinal)
     cross join lateral (
-        select runs.options, runs.submitted_at, runs.input from runs where runs.run_id = given.run_id limit 1
+        select runs.options, runs.submitted_at, runs.input, runs.trace from runs where runs.run_id = given.run_id limit 1
     ) cold
 where live.ctid = given.spot and verdict.all_fit
 returning given.ordinal, live.run_id, live.lane_id, live.epoch, live.failures, live.priority, cold.submitted_at,
-    live.timeout_at, live.key, cold.input, $1 - live.due_at as waited_ms
+    live.timeout_at, live.key, cold.input, cold.trace, $1 - live.due_at as waited_ms

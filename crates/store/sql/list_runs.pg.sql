@@ -1,7 +1,7 @@
 -- Lists runs in any state, newest first.
 select runs.run_id, runs.lane_id, coalesce(live.state, ended.state) as state, coalesce(live.epoch, ended.epoch) as epoch,
     runs.priority, coalesce(live.failures, ended.failures) as failures, coalesce(live.losses, ended.losses) as losses,
-    runs.submitted_at, coalesce(live.due_at, runs.due_at) as due_at, runs.key, runs.affinity, runs.retry_of, runs.options,
+    runs.submitted_at, coalesce(live.due_at, runs.due_at) as due_at, runs.key, runs.affinity, runs.retry_of, runs.options, runs.trace,
     coalesce(live.worker_id, ended.worker_id) as worker_id, coalesce(live.claimed_at, ended.claimed_at) as claimed_at,
     coalesce(live.started_at, ended.started_at) as started_at, live.timeout_at, live.lease_until, live.cancel_by,
     live.place, ended.ended_at, ended.reason,

@@ -1,2 +1,2 @@
 -- What goes to the worker with a claimed run.
-select submitted_at, options, input from runs where run_id = ?1
+select submitted_at, options, input, trace from runs where run_id = ?1

@@ -47,18 +47,19 @@ fresh as materialized (
             from clock cross join unnest(
                 $2::integer[], $3::integer[], $4::smallint[], $5::smallint[], $6::bigint[], $7::bigint[], $8::bigint[],
                 $9::text[], $10::text[], $11::text[], $12::bytea[], $13::text[], $14::uuid[], $15::bytea[], $16::bigint[], $17,
-                $26::integer[]
+                $26::integer[], $28::text[]
             ) with ordinality as given(
                 queue_id, lane_id, priority, level, due_after, due_at_given, place_given,
-                key, affinity, idempotency_key, fingerprint, options, retry_of, input, dice, is_meant, size, ordinal)
+                key, affinity, idempotency_key, fingerprint, options, retry_of, input, dice, is_meant, size, trace, ordinal)
             order by given.ordinal
         ) ordered
     ) numbered
 ),
 inserted as (
     insert into runs (run_id, lane_id, priority, submitted_at, due_at, key, affinity, idempotency_key, fingerprint,
-                      options, retry_of, input)
-    select run_id, lane_id, priority, now, due_at, key, affinity, idempotency_key, fingerprint, options, retry_of, input
+                      options, retry_of, input, trace)
+    select run_id, lane_id, priority, now, due_at, key, affinity, idempotency_key, fingerprint, options, retry_of, input,
+           trace
     from fresh
     on conflict (idempotency_key) where idempotency_key is not null do nothing
     returning run_id

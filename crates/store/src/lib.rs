@@ -25,6 +25,7 @@ mod runner_types;
 mod schedule_types;
 mod schedules;
 pub mod sqlite;
+mod traces;
 mod types;
 mod workflow_types;
 mod workflows;
@@ -40,6 +41,7 @@ pub use pools::{Pools, pool_total};
 pub use runner_types::*;
 pub use schedule_types::*;
 pub use schedules::{Namespaces, Schedules};
+pub use traces::{OpenTraces, Pause, TraceFacts, Traces};
 pub use types::*;
 pub use workflow_types::*;
 pub use workflows::Workflows;
@@ -91,7 +93,18 @@ pub type StoreResult<T> = Result<T, StoreError>;
 /// The kernel's verbs, and what is around them. Implementations answer alike: one contract suite runs on all.
 #[async_trait]
 pub trait Store:
-    Builds + Workflows + Payloads + Schedules + Namespaces + Pools + Events + BulkOperations + Send + Sync + fmt::Debug
+    Builds
+    + Workflows
+    + Payloads
+    + Schedules
+    + Namespaces
+    + Pools
+    + Events
+    + BulkOperations
+    + Traces
+    + Send
+    + Sync
+    + fmt::Debug
 {
     /// `sqlite` or `postgres`.
     fn kind(&self) -> &'static str;

@@ -213,6 +213,7 @@ fn new_run(lane: Lane, key: Option<&str>) -> NewRun {
         idempotency: None,
         options: None,
         retry_of: None,
+        trace: None,
         input: "{}".into(),
     }
 }

@@ -85,6 +85,7 @@ fn new_run(lane: Lane) -> NewRun {
         idempotency: None,
         options: None,
         retry_of: None,
+        trace: None,
         input: "{}".into(),
     }
 }

@@ -4,12 +4,14 @@
 //! * [`Authority`]: certificates, good and bad ones.
 //! * [`Process`] and [`Baton`]: programs that are killed, stopped and started again on purpose.
 //! * [`Proxy`]: a network that loses answers.
+//! * [`Collector`]: a collector of traces.
 //! * [`GitHub`]: as much of GitHub's API as runners need.
 //!
 //! Nothing started here outlives the test process, however that one ends.
 
 mod authority;
 mod baton;
+mod collector;
 mod databases;
 mod github;
 pub mod http2;
@@ -22,6 +24,7 @@ mod watchdog;
 
 pub use authority::{Authority, Issued};
 pub use baton::Baton;
+pub use collector::{CollectedSpan, Collector, Reply};
 pub use databases::{Database, POSTGRES_VARIABLE, database, dump};
 pub use github::{GITHUB_TOKEN, GitHub, GitHubFault, GitHubRunner};
 pub use pgbouncer::PgBouncer;

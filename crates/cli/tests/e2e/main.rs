@@ -48,6 +48,7 @@ mod storage;
 mod stored;
 mod stream;
 mod tls;
+mod traces;
 mod two_servers;
 mod verdict;
 mod wait;

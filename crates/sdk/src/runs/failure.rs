@@ -39,6 +39,11 @@ impl Failure {
         Failure { pause: Some(pause), ..Failure::new(message) }
     }
 
+    /// Its kind, for traces.
+    pub(crate) fn kind(&self) -> &str {
+        self.code.as_deref().unwrap_or("error")
+    }
+
     /// Adds a short word for the kind of error; a retry policy may list it as not retryable.
     pub fn code(mut self, code: impl Into<String>) -> Failure {
         self.code = Some(code.into());

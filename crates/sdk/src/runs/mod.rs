@@ -20,6 +20,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
+use baton_otlp::Exporter;
 use baton_proto::{CLAIM_WAIT_MS_MAX, ClaimedRun, HealthReport, NAMESPACE_DEFAULT, QUEUE_DEFAULT, RegisterWorker};
 use serde_json::Value;
 use tokio::runtime::Handle;
@@ -28,6 +29,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::background::Background;
+use crate::spans;
 use crate::{Client, ClientError};
 use incarnation::{End, Incarnation};
 use measuring::Measuring;
@@ -61,6 +63,7 @@ pub struct Worker {
     stop_grace: Duration,
     watcher: Option<Watcher>,
     health: Option<Health>,
+    otlp_endpoint: Option<String>,
 }
 
 /// What the incarnations of a worker share: with each other, and with the runtime of its handlers.
@@ -73,6 +76,8 @@ struct Life {
     drain: CancellationToken,
     /// To whoever watches, if somebody does.
     events: Option<mpsc::Sender<WorkerEvent>>,
+    /// Sends spans, if somebody wants them.
+    exporter: Option<Exporter>,
     /// A handler of the incarnation before may still have to come to its end.
     slots: Arc<Semaphore>,
     paused: Arc<Paused>,
@@ -119,6 +124,7 @@ impl Worker {
             stop_grace: Duration::from_secs(10),
             watcher: None,
             health: None,
+            otlp_endpoint: None,
         }
     }
 
@@ -198,6 +204,13 @@ impl Worker {
         self
     }
 
+    /// Sends spans of what it executes to this collector over OTLP (`http://collector:4317` for gRPC, otherwise HTTP); where
+    /// `OTEL_EXPORTER_OTLP_ENDPOINT` says unless given, and nowhere without that.
+    pub fn otlp_endpoint(mut self, endpoint: impl Into<String>) -> Worker {
+        self.otlp_endpoint = Some(endpoint.into());
+        self
+    }
+
     /// Works until `shutdown` resolves or the server asks the worker to drain; then it finishes
     /// what it holds, gives
     /// back what takes too long, and says goodbye. Fails only when the server refuses the worker
@@ -220,6 +233,7 @@ impl Worker {
             handler,
             drain: drain.clone(),
             events: self.watcher.is_some().then_some(events),
+            exporter: None,
             slots: Arc::new(Semaphore::new(self.registration.max_concurrent.unwrap_or(1) as usize)),
             paused: Arc::default(),
         };
@@ -280,7 +294,15 @@ impl Worker {
     }
 
     /// What happens on the worker's own thread.
-    async fn live(mut self, life: Life) -> Result<(), ClientError> {
+    async fn live(self, mut life: Life) -> Result<(), ClientError> {
+        life.exporter = spans::exporter(self.otlp_endpoint.as_deref())?;
+        let exporter = life.exporter.clone();
+        let ended = self.incarnations(life).await;
+        spans::flush(exporter.as_ref()).await;
+        ended
+    }
+
+    async fn incarnations(mut self, life: Life) -> Result<(), ClientError> {
         // Connections are carried by the runtime that opened them. The others' may be blocked.
         self.client = self.client.with_own_connections();
         if self.registration.queues.is_empty() {

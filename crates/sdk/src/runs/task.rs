@@ -1,8 +1,9 @@
 //! One run in the hands of a worker: the handler runs, and its result is reported until the server answers.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use baton_core::trace::TraceContext;
 use baton_proto::{ClaimedRun, CompleteRun, GiveBackRun, RunState};
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -12,6 +13,8 @@ use super::incarnation::Incarnation;
 use super::polls::{Polls, Watched};
 use super::{Cancel, Failure, Report, Stop, WorkerEvent};
 use crate::ClientError;
+use crate::spans::AttemptSpans;
+use crate::workflow::time::millis_of;
 
 const REPORT_RETRY_FIRST: Duration = Duration::from_millis(100);
 const REPORT_RETRY_LONGEST: Duration = Duration::from_secs(2);
@@ -24,6 +27,17 @@ enum Outcome {
     Dropped,
 }
 
+impl Outcome {
+    /// The kind of error, for traces.
+    fn failure(&self) -> Option<String> {
+        match self {
+            Outcome::Done(_) => None,
+            Outcome::Failed(failure) => Some(failure.kind().to_owned()),
+            Outcome::Dropped => Some("stopped".to_owned()),
+        }
+    }
+}
+
 /// Works on one run from its claim to its report.
 pub(super) async fn work(incarnation: Arc<Incarnation>, run: ClaimedRun) {
     let (run_id, lease, epoch) = (run.run_id.clone(), run.lease.clone(), run.epoch);
@@ -34,11 +48,23 @@ pub(super) async fn work(incarnation: Arc<Incarnation>, run: ClaimedRun) {
         // It came with a claim that was waiting when the pause began.
         Some(why) => task.give_back(&why).await,
         None => {
+            let spans = spans(&incarnation, &run);
             let outcome = handle(&incarnation, run, cancel.clone(), polls).await;
+            if let Some((spans, kind, begun_at)) = spans {
+                spans.executed(&kind, begun_at, millis_of(SystemTime::now()), outcome.failure());
+            }
             task.report(outcome, cancel.reason()).await;
         }
     }
     incarnation.release(&task.lease);
+}
+
+/// What sends the span of a run, its type, and when it begins; nothing where nobody wants it.
+fn spans(incarnation: &Incarnation, run: &ClaimedRun) -> Option<(AttemptSpans, String, i64)> {
+    let exporter = incarnation.life.exporter.as_ref()?;
+    let context = TraceContext::parse(run.traceparent.as_deref()?, run.tracestate.as_deref());
+    let spans = AttemptSpans::new(Some(exporter), context.as_ref(), &run.run_id, Some(run.epoch))?;
+    Some((spans, run.kind.clone(), millis_of(SystemTime::now())))
 }
 
 async fn handle(incarnation: &Incarnation, run: ClaimedRun, cancel: Cancel, polls: Arc<Polls>) -> Outcome {

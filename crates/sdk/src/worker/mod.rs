@@ -22,7 +22,7 @@ use crate::background::Background;
 use crate::workflow::handler::{Handler, handler};
 use crate::workflow::mailbox::Event;
 use crate::workflow::{Context, WorkflowError};
-use crate::{Client, ClientError, Tls, grpc};
+use crate::{Client, ClientError, Tls, grpc, spans};
 use link::Link;
 use stream::Connection;
 
@@ -84,6 +84,7 @@ pub struct Worker {
     handlers: HashMap<String, Handler>,
     drain_timeout: Duration,
     blocking_threads: usize,
+    otlp_endpoint: Option<String>,
 }
 
 impl fmt::Debug for Worker {
@@ -106,6 +107,7 @@ pub struct WorkerBuilder {
     register: v1::RegisterWorkerRequest,
     drain_timeout: Duration,
     blocking_threads: usize,
+    otlp_endpoint: Option<String>,
 }
 
 impl WorkerBuilder {
@@ -170,6 +172,14 @@ impl WorkerBuilder {
         self
     }
 
+    /// Sends spans of what it executes to this collector over OTLP (`http://collector:4317` for gRPC, otherwise HTTP); where
+    /// `OTEL_EXPORTER_OTLP_ENDPOINT` says unless given, and nowhere without that. The other variables of OpenTelemetry count,
+    /// too.
+    pub fn otlp_endpoint(mut self, endpoint: impl Into<String>) -> Self {
+        self.otlp_endpoint = Some(endpoint.into());
+        self
+    }
+
     /// Makes the worker. Fails when the server cannot be reached or does not know the key.
     pub async fn build(self) -> Result<Worker, ClientError> {
         let mut connect = Client::connect(&self.url);
@@ -185,6 +195,7 @@ impl WorkerBuilder {
             handlers: HashMap::new(),
             drain_timeout: self.drain_timeout,
             blocking_threads: self.blocking_threads,
+            otlp_endpoint: self.otlp_endpoint,
         })
     }
 }
@@ -207,6 +218,7 @@ impl Worker {
             register,
             drain_timeout: DRAIN_TIMEOUT,
             blocking_threads: std::thread::available_parallelism().map_or(1, usize::from),
+            otlp_endpoint: None,
         }
     }
 
@@ -303,6 +315,7 @@ impl Life {
         register.workflow_types.sort_unstable();
         // One name for all tries of this registration: should an answer get lost, the next try finds the same worker.
         register.instance = format!("{:016x}{:016x}", random()?, random()?);
+        let exporter = spans::exporter(worker.otlp_endpoint.as_deref())?;
         let connection = Connection {
             endpoint: grpc::endpoint(worker.client.url())?,
             connector: worker.client.grpc_connector(),
@@ -313,6 +326,7 @@ impl Life {
             calls: worker.client.workflows_service()?,
             users,
             blocking: Arc::new(Semaphore::new(worker.blocking_threads)),
+            exporter: exporter.clone(),
             drain: drain.clone(),
             worker_id: worker_id.clone(),
         };
@@ -340,6 +354,7 @@ impl Life {
                 tracing::debug!(error = status.message(), "the server did not hear the goodbye");
             }
         }
+        spans::flush(exporter.as_ref()).await;
         served
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use baton_otlp::Exporter;
 use baton_proto::v1;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
@@ -46,6 +47,8 @@ pub(super) struct Connection {
     pub(super) users: Handle,
     /// Threads for steps that block.
     pub(super) blocking: Arc<Semaphore>,
+    /// Sends spans, if somebody wants them.
+    pub(super) exporter: Option<Exporter>,
     /// Told when the worker is to drain.
     pub(super) drain: Arc<Notify>,
     /// Names the registration; empty before the first.
@@ -230,9 +233,9 @@ impl Connection {
                 never
             }
         };
-        let (users, blocking) = (self.users.clone(), self.blocking.clone());
+        let (users, blocking, exporter) = (self.users.clone(), self.blocking.clone(), self.exporter.clone());
         if payloads::is_whole(&run) {
-            users.spawn(play(run, handler, blocking, holding));
+            users.spawn(play(run, handler, blocking, exporter, holding));
             return;
         }
         let calls = self.calls.clone();
@@ -242,17 +245,30 @@ impl Connection {
             holding.is_played = true;
             if payloads::fetch_run(calls, &mut run).await {
                 holding.is_played = false;
-                users.spawn(play(run, handler, blocking, holding));
+                users.spawn(play(run, handler, blocking, exporter, holding));
             }
         });
     }
 }
 
 /// Plays a run, on the users' runtime.
-async fn play(run: v1::PollActivityResponse, handler: Handler, blocking: Arc<Semaphore>, mut holding: Holding) {
+async fn play(
+    run: v1::PollActivityResponse,
+    handler: Handler,
+    blocking: Arc<Semaphore>,
+    exporter: Option<Exporter>,
+    mut holding: Holding,
+) {
     holding.is_played = true;
     let (mailbox, outbox) = (holding.mailbox.clone(), holding.link.clone());
-    holding.finished = Driver::new(run, &handler, mailbox, outbox, blocking).await;
+    let driver = Driver::new(run, &handler, mailbox, outbox, blocking, exporter.as_ref());
+    let shared = driver.shared();
+    let begun_at = shared.clock.now();
+    holding.finished = driver.await;
+    if let Some(spans) = &shared.info.spans {
+        let failure = (holding.finished == Finished::Failed).then(|| "error".to_owned());
+        spans.executed(&shared.info.workflow_type, begun_at, shared.clock.now(), failure);
+    }
 }
 
 /// A run that is held until this is dropped, by whatever.

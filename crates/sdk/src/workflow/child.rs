@@ -56,7 +56,13 @@ impl<T> Child<T> {
                 (bytes::Bytes::new(), Some(WorkflowError::fatal(message).with_code("encode")))
             }
         };
-        let start = v1::StartWorkflowRequest { workflow_type: workflow_type.clone(), input, ..Default::default() };
+        let start = v1::StartWorkflowRequest {
+            workflow_type: workflow_type.clone(),
+            input,
+            traceparent: context.traceparent().unwrap_or_default(),
+            tracestate: context.tracestate().unwrap_or_default().to_owned(),
+            ..Default::default()
+        };
         let wait = Wait { context, position, name: workflow_type, over: false };
         Child { wait, start, invalid, output: PhantomData }
     }

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use baton_core::trace::TraceContext;
 use baton_proto::v1::StepKind;
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, stream};
@@ -268,6 +269,17 @@ impl Context {
     /// The run that started this one, if one did.
     pub fn parent_run_id(&self) -> Option<&str> {
         self.shared.info.parent.as_deref()
+    }
+
+    /// Where this attempt stands in the run's trace (W3C Trace Context): calls of other systems that carry it as their header
+    /// `traceparent` are part of the trace. Nothing where the run is not traced.
+    pub fn traceparent(&self) -> Option<String> {
+        self.shared.info.trace.as_ref().map(TraceContext::traceparent)
+    }
+
+    /// The header `tracestate` that belongs to [`Context::traceparent`].
+    pub fn tracestate(&self) -> Option<&str> {
+        self.shared.info.trace.as_ref()?.state.as_deref()
     }
 
     /// When the run was submitted.

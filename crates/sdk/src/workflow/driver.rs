@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::task::{Context as Polling, Poll};
 use std::time::Duration;
 
+use baton_core::trace::TraceContext;
+use baton_otlp::Exporter;
 use baton_proto::v1::{self, report, report_answer};
 use bytes::Bytes;
 use tokio::sync::Semaphore;
@@ -22,6 +24,7 @@ use super::step::{BoxFuture, said};
 use super::time::{Clock, millis};
 use super::turns::{Waits, earlier};
 use super::{Context, WorkflowError};
+use crate::spans::AttemptSpans;
 
 /// A wait that is over so soon is waited for here: letting go and taking up again would take about as long.
 const SHORT_WAIT: Duration = Duration::from_millis(20);
@@ -100,7 +103,10 @@ impl Driver {
         mailbox: Arc<Mailbox>,
         outbox: Arc<dyn Outbox>,
         blocking: Arc<Semaphore>,
+        exporter: Option<&Exporter>,
     ) -> Driver {
+        let trace = TraceContext::parse(&run.traceparent, Some(run.tracestate.as_str()));
+        let spans = AttemptSpans::new(exporter, trace.as_ref(), &run.run_id, None);
         let info = Info {
             run_id: run.run_id,
             lease: run.lease,
@@ -110,6 +116,8 @@ impl Driver {
             attempt: run.attempt,
             parent: Some(run.parent_run_id).filter(|parent| !parent.is_empty()),
             submitted_at: run.submitted_at.as_ref().map_or(0, millis),
+            trace,
+            spans,
         };
         let clock = Clock::new(run.now.as_ref().map_or(0, millis));
         let shared = Arc::new(Shared::new(info, clock, Journal::new(run.steps, run.messages), blocking));
@@ -129,6 +137,11 @@ impl Driver {
             stopping: None,
             timer: None,
         }
+    }
+
+    /// What the function and this share.
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        self.shared.clone()
     }
 
     // ---- events

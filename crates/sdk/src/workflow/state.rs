@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as Polling, Poll, Waker};
 use std::time::Duration;
 
+use baton_core::trace::TraceContext;
 use baton_proto::v1::{self, report};
 use bytes::Bytes;
 use tokio::sync::Semaphore;
@@ -15,6 +16,7 @@ use super::journal::{Decided, Divergence, How, Journal};
 use super::saga::Compensation;
 use super::time::{Clock, Millis};
 use crate::busy::{Busy, Kept};
+use crate::spans::AttemptSpans;
 
 /// Most positions of one run.
 pub(crate) const POSITIONS_MAX: u32 = 50_000;
@@ -36,6 +38,10 @@ pub(crate) struct Info {
     pub(crate) attempt: u32,
     pub(crate) parent: Option<String>,
     pub(crate) submitted_at: Millis,
+    /// Where this attempt stands in its trace.
+    pub(crate) trace: Option<TraceContext>,
+    /// Sends spans, if somebody wants them.
+    pub(crate) spans: Option<AttemptSpans>,
 }
 
 /// What something that a workflow waits for comes to.

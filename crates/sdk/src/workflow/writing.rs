@@ -12,6 +12,7 @@ use super::time::duration;
 
 impl Shared {
     pub(crate) fn completed(&self, position: u32, name: &str, output: Bytes, attempt: u32, took: Duration) {
+        self.executed_step(position, name, attempt, took, None);
         let what = report::What::CompleteStep(v1::CompleteStepRequest {
             took: Some(duration(took)),
             ..self.complete_request(position, StepKind::Step, name, output)
@@ -28,6 +29,7 @@ impl Shared {
         retry: Option<v1::RetryPolicy>,
         took: Duration,
     ) {
+        self.executed_step(position, name, attempt, took, Some(&error));
         let mut outgoing = self.failure(position, name, error, attempt);
         if let report::What::FailStep(failure) = &mut outgoing.what {
             failure.retry = retry;
@@ -48,6 +50,15 @@ impl Shared {
             ..self.fail_request(position, name, attempt)
         });
         Outgoing { position, purpose: Purpose::Failed { message, code, attempts: attempt }, what }
+    }
+
+    /// Sends the span of an attempt of a step.
+    fn executed_step(&self, position: u32, name: &str, attempt: u32, took: Duration, error: Option<&StepError>) {
+        let Some(spans) = &self.info.spans else { return };
+        let end = self.clock.now();
+        let begin = end.saturating_sub(took.as_millis() as i64);
+        let code = error.map(|error| if error.code.is_empty() { "error".to_owned() } else { fit_code(&error.code) });
+        spans.step(position, name, attempt, (begin, end), code);
     }
 
     fn report(&self, outgoing: Outgoing) {

@@ -98,6 +98,13 @@ impl StartWorkflow {
         self
     }
 
+    /// Part of this trace (W3C Trace Context); of the [client's](Client::with_trace) unless given. A wrong one is ignored.
+    pub fn traceparent(mut self, traceparent: impl Into<String>, tracestate: Option<&str>) -> Self {
+        self.request.traceparent = traceparent.into();
+        self.request.tracestate = tracestate.unwrap_or_default().to_owned();
+        self
+    }
+
     /// Only workers of this version may take it.
     pub fn pin_version(mut self, version: impl Into<String>) -> Self {
         self.request.pin_version = Some(version.into());

@@ -28,6 +28,7 @@ use crate::entropy::Entropy;
 use crate::lanes::Lanes;
 use crate::pool_names::PoolNames;
 use crate::service::news::News;
+use crate::traces::RunTraces;
 
 /// Notes that wait to be written; more are lost, and those who listen are told so.
 const NOTES_MAX: usize = 200_000;
@@ -90,13 +91,21 @@ pub struct Events {
     news: mpsc::Sender<News>,
     hub: Arc<Hub>,
     replays: Semaphore,
+    /// Which hear of leases and runs that have ended.
+    traces: Arc<RunTraces>,
     /// Held while what is listened for or written changes.
     wants: Mutex<Wants>,
 }
 
 impl Events {
     /// Starts the task that writes. Nobody listens yet.
-    pub fn start(store: Arc<dyn Store>, names: Names, entropy: &dyn Entropy, news: mpsc::Sender<News>) -> Events {
+    pub fn start(
+        store: Arc<dyn Store>,
+        names: Names,
+        entropy: &dyn Entropy,
+        news: mpsc::Sender<News>,
+        traces: Arc<RunTraces>,
+    ) -> Events {
         static SERVERS: AtomicU64 = AtomicU64::new(0);
         let (notes, receiver) = mpsc::channel(NOTES_MAX);
         let (switch, hub) = (Arc::new(Switch::default()), Arc::new(Hub::new(store.clone())));
@@ -104,7 +113,7 @@ impl Events {
         let number = SERVERS.fetch_add(1, Ordering::Relaxed);
         let server = format!("{:016x}-{}-{number}", entropy.bits(), std::process::id());
         let replays = Semaphore::new(REPLAYS_MAX);
-        Events { store, server, switch, notes, news, hub, replays, wants: Mutex::default() }
+        Events { store, server, switch, notes, news, hub, replays, traces, wants: Mutex::default() }
     }
 
     /// True when somebody, at any server, listens for one of these kinds.
@@ -140,7 +149,11 @@ impl Events {
     }
 
     /// A verb was carried out on runs, or refused.
-    pub(crate) fn settled<'a>(&self, runs: impl Iterator<Item = (RunId, &'a Verdict)>) {
+    pub(crate) fn settled<'a>(&self, runs: impl Iterator<Item = (RunId, &'a Verdict)> + Clone) {
+        if self.traces.is_on() {
+            let let_go = |verdict: &Verdict| matches!(verdict, Verdict::Done { state, .. } if !state.is_held());
+            self.traces.changed(runs.clone().filter(|(_, verdict)| let_go(verdict)).map(|(run, _)| run));
+        }
         if !self.are_wanted(Kind::CHANGES) {
             return;
         }
@@ -154,7 +167,10 @@ impl Events {
     }
 
     /// Runs are in these states now, or in states that are to be found out.
-    pub(crate) fn changed(&self, runs: impl Iterator<Item = (RunId, Option<State>, Option<&'static str>)>) {
+    pub(crate) fn changed(&self, runs: impl Iterator<Item = (RunId, Option<State>, Option<&'static str>)> + Clone) {
+        if self.traces.is_on() {
+            self.traces.changed(runs.clone().map(|(run, ..)| run));
+        }
         if self.are_wanted(Kind::CHANGES) {
             let changed = runs.map(|(run, state, why)| Note::Changed { run, state, cancelling: false, why });
             self.note(changed.collect());

@@ -58,6 +58,11 @@ fn code(error: &Error) -> Code {
     }
 }
 
+/// What else is said of an error.
+fn metadata() -> HashMap<String, String> {
+    Answer::current_trace_id().map(|id| ("trace_id".to_owned(), id)).into_iter().collect()
+}
+
 /// The word of a code in the details of an error.
 fn reason(error: &Error) -> String {
     error.code().to_ascii_uppercase()
@@ -70,7 +75,7 @@ pub fn status(error: &Error) -> Status {
 
 /// The status of an error that has another code here than elsewhere.
 pub fn status_as(code: Code, error: &Error) -> Status {
-    let mut details = ErrorDetails::with_error_info(reason(error), DOMAIN, HashMap::new());
+    let mut details = ErrorDetails::with_error_info(reason(error), DOMAIN, metadata());
     if let Error::InvalidField { field, why } = error {
         details.add_bad_request_violation(field.as_ref(), why);
     }

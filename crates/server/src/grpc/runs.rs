@@ -1,5 +1,6 @@
 //! For those who start workflows: start, read, cancel, signal, retry, query.
 
+use baton_core::trace::TraceContext;
 use baton_core::{Millis, RunId};
 use baton_proto::{NAMESPACE_DEFAULT, QUEUE_DEFAULT, v1};
 use baton_store::{Due, Page, StepAttempt, Submitted};
@@ -33,13 +34,16 @@ pub(super) fn start(request: v1::StartWorkflowRequest, fingerprint: [u8; 16]) ->
         retry: request.retry.map(retry).transpose()?,
         timeout_ms: optional_span("timeout", request.timeout)?,
         key: request.key,
+        trace: TraceContext::parse(&request.traceparent, some(request.tracestate).as_deref()),
     })
 }
 
-/// A hash of everything the caller said.
+/// A hash of everything the caller said but for the trace: each call may have one of its own.
 fn fingerprint(request: &v1::StartWorkflowRequest) -> [u8; 16] {
+    let (traceparent, tracestate) = (String::new(), String::new());
+    let said = v1::StartWorkflowRequest { traceparent, tracestate, ..request.clone() };
     let mut short = [0; 16];
-    short.copy_from_slice(&Sha256::digest(request.encode_to_vec())[..16]);
+    short.copy_from_slice(&Sha256::digest(said.encode_to_vec())[..16]);
     short
 }
 
@@ -126,6 +130,7 @@ fn shown(workflow: Workflow) -> v1::WorkflowRun {
         parent_run_id: relations.parent.map(|run| run.to_string()).unwrap_or_default(),
         continued_to: relations.continued_to.map(|run| run.to_string()).unwrap_or_default(),
         cancel_requested: relations.cancel_requested || record.cancel_by.is_some(),
+        trace_id: record.trace.map(|trace| trace.trace_id.to_string()).unwrap_or_default(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! For workers: register, heartbeat, poll, and how they are shown.
 
 use baton_core::Millis;
+use baton_core::trace::TraceContext;
 use baton_proto::{
     CLAIM_WAIT_MS_MAX, HealthReport, Heartbeat, HeartbeatAnswer, LeaseOf, NAMESPACE_DEFAULT, QUEUE_DEFAULT,
     RegisterWorker, RegisteredWorker, WorkerView, v1,
@@ -172,7 +173,10 @@ pub(super) async fn poll_activity(
 /// A workflow as it is handed to its worker.
 pub(super) fn handed(taken: Taken) -> v1::PollActivityResponse {
     let Taken { claimed, lease, lane, journal, now } = taken;
+    let place = claimed.trace.as_ref().map(|trace| trace.of_attempt(claimed.run, claimed.epoch));
     v1::PollActivityResponse {
+        traceparent: place.as_ref().map(TraceContext::traceparent).unwrap_or_default(),
+        tracestate: place.and_then(|place| place.state).unwrap_or_default(),
         run_id: claimed.run.to_string(),
         workflow_type: plain(&lane).to_owned(),
         workflow_input: claimed.input,

@@ -17,7 +17,8 @@ const PAGE: &str = "/docs/errors";
 
 /// A refusal, as those see it who accept nothing else.
 pub(super) fn refusal(status: StatusCode, problem: Problem) -> Response {
-    let problem = Problem { request_id: Answer::current_request_id().map(|id| id.to_string()), ..problem };
+    let request_id = Answer::current_request_id().map(|id| id.to_string());
+    let problem = Problem { request_id, trace_id: Answer::current_trace_id(), ..problem };
     let mut response = answer(status, &problem);
     response.extensions_mut().insert(problem);
     response
@@ -44,11 +45,11 @@ pub(super) fn accepts(headers: &HeaderMap) -> bool {
 }
 
 fn details(status: StatusCode, problem: Problem) -> ProblemDetails {
-    let Problem { error, code, field, request_id } = problem;
+    let Problem { error, code, field, request_id, trace_id } = problem;
     let title = code.replace('_', " ");
     let title = title[..1].to_uppercase() + &title[1..];
     let (kind, status) = (format!("{PAGE}#{code}"), status.as_u16());
-    ProblemDetails { kind, title, status, detail: error.clone(), code, field, request_id, error }
+    ProblemDetails { kind, title, status, detail: error.clone(), code, field, request_id, trace_id, error }
 }
 
 /// docs/errors.md as a page on which every code can be pointed at.

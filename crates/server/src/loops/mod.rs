@@ -11,6 +11,7 @@ mod pool_keeper;
 mod reaper;
 mod retention;
 mod scheduler;
+mod traces;
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -55,6 +56,7 @@ const LOOPS: [Loop; 20] = [
     timed("namespaces", |_| 2_000, |app| Box::pin(looker::namespaces(app))),
     timed("secrets", |_| 5_000, |app| Box::pin(looker::secrets(app))),
     timed("events", |_| 2_000, |app| Box::pin(events::pass(app))),
+    timed("traces", |_| 5_000, |app| Box::pin(traces::pass(app))),
     timed("storage", |_| 15_000, |app| Box::pin(looker::storage(app))),
     timed("retention", |_| 60_000, |app| Box::pin(retention::pass(app))),
     timed("collector", |settings| settings.collect_every_ms as Millis, |app| Box::pin(collector::collect(app))),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use baton_core::trace::TraceContext;
 use baton_core::{WorkerId, token};
 use baton_proto::{CLAIM_WAIT_MS_MAX, Claim, ClaimedRun, Time};
 use baton_store::{CLAIM_RUNS_MAX, ClaimSlot, Claimed, Journal, LaneName, Scope, Store, WorkerStatus};
@@ -233,6 +234,7 @@ async fn named(app: &App, worker: WorkerId, claimed: Vec<Claimed>) -> Result<Vec
     let mut runs = Vec::with_capacity(claimed.len());
     for (run, _) in claimed {
         let lane = app.lanes.name(run.lane).await?.ok_or(Error::Internal)?;
+        let place = run.trace.as_ref().map(|trace| trace.of_attempt(run.run, run.epoch));
         app.run_lanes.note(app, run.run, run.lane);
         runs.push(ClaimedRun {
             run_id: run.run.to_string(),
@@ -245,6 +247,8 @@ async fn named(app: &App, worker: WorkerId, claimed: Vec<Claimed>) -> Result<Vec
             submitted_at: Time(run.submitted_at),
             timeout_at: run.timeout_at.map(Time),
             key: run.key,
+            traceparent: place.as_ref().map(TraceContext::traceparent),
+            tracestate: place.and_then(|place| place.state),
             input: raw(&run.input),
         });
     }

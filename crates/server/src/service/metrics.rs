@@ -48,6 +48,7 @@ const LOOK_TIME_MAX: Duration = Duration::from_secs(5);
 pub(crate) async fn text(app: &App) -> String {
     app.metrics.polls_waiting.set(app.dispatcher.waiting() as i64);
     app.metrics.note_statements(app.store.statements());
+    app.metrics.note_spans(app.traces.counts());
     if let Some(connections) = app.store.connections() {
         let note = |state: &str, count: usize| {
             app.metrics.store_connections.get_or_create(&[("state", state.into())]).set(count as i64);

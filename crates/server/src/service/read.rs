@@ -187,6 +187,7 @@ pub(crate) async fn view(app: &App, mut record: RunRecord) -> Result<RunView, Er
         started_at: record.started_at.map(Time),
         ended_at: record.ended_at.map(Time),
         cancel_by: record.cancel_by.map(Time),
+        trace_id: record.trace.map(|trace| trace.trace_id.to_string()),
         input: raw(&record.input),
         output: record.output.as_deref().and_then(raw),
     })

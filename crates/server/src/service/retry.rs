@@ -63,6 +63,7 @@ pub(crate) fn again(app: &App, record: RunRecord, key: Option<&str>) -> Result<N
         idempotency: key.map(|key| Idempotency { key: format!("retry\u{1f}{run}\u{1f}{key}"), fingerprint: [0; 16] }),
         options: (record.options != Options::default()).then_some(record.options),
         retry_of: Some(run),
+        trace: app.traces.follow(run, record.trace.as_ref(), true),
         input: record.input,
     })
 }

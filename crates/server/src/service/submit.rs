@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use baton_core::machine::Options;
 use baton_core::order::{PRIORITY_DEFAULT, PRIORITY_MAX};
+use baton_core::trace::TraceContext;
 use baton_core::{Millis, RunId, retry};
 use baton_proto::{BATCH_RUNS_MAX, SubmitRun};
 use baton_store::{
@@ -159,7 +160,7 @@ async fn all_or_none(app: &App, caller: &Caller, runs: Vec<SubmitRun>) -> Result
     }
     let names = runs.iter().map(lane_name).collect();
     let lanes = app.lanes.get(names).await?;
-    let runs = runs.into_iter().zip(lanes).map(|(run, lane)| new_run(run, lane, None)).collect();
+    let runs = runs.into_iter().zip(lanes).map(|(run, lane)| new_run(app, run, lane)).collect();
     take_in(app, runs).await
 }
 
@@ -353,7 +354,10 @@ fn options(run: &SubmitRun) -> Option<Options> {
     (options != Options::default()).then_some(options)
 }
 
-fn new_run(run: SubmitRun, lane: baton_store::Lane, retry_of: Option<RunId>) -> NewRun {
+fn new_run(app: &App, mut run: SubmitRun, lane: baton_store::Lane) -> NewRun {
+    // Not part of what is compared with an earlier call: each call may have a trace of its own.
+    let (parent, state) = (run.traceparent.take(), run.tracestate.take());
+    let said = parent.and_then(|parent| TraceContext::parse(&parent, state.as_deref()));
     let idempotency = run
         .idempotency_key
         .as_ref()
@@ -370,7 +374,8 @@ fn new_run(run: SubmitRun, lane: baton_store::Lane, retry_of: Option<RunId>) -> 
         key: run.key,
         affinity: run.affinity,
         idempotency,
-        retry_of,
+        retry_of: None,
+        trace: app.traces.begin(said),
         input: run.input.map_or_else(Bytes::new, |input| Bytes::from(String::from(Box::<str>::from(input)))),
     }
 }

@@ -52,6 +52,10 @@ impl Settings {
         if let Some(sink) = &self.audit_sink {
             sink.parse::<crate::audit::Sink>()?;
         }
+        self.otlp().map_err(|error| format!("otlp_endpoint, otlp_protocol or otlp_headers: {error}"))?;
+        if !(0.0..=1.0).contains(&self.otlp_sample_ratio) {
+            return Err(format!("otlp_sample_ratio must be 0 to 1, not {}", self.otlp_sample_ratio));
+        }
         self.check_urls()?;
         crate::proxies::Proxies::parse(&self.trusted_proxies)?;
         crate::http::Origins::parse(&self.cors_origins)?;

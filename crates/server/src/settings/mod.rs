@@ -140,6 +140,19 @@ pub struct Settings {
     pub audit_sink: Option<String>,
     /// A line of the log for each request.
     pub request_log: bool,
+    /// Where spans are sent over OTLP: `http://collector:4317` (gRPC) or `http://collector:4318`. Nowhere unless given.
+    pub otlp_endpoint: Option<String>,
+    /// `grpc` or `http`; gRPC on port 4317 unless given, otherwise HTTP.
+    pub otlp_protocol: Option<String>,
+    /// Headers for the collector: `name=value,name=value`.
+    pub otlp_headers: Option<String>,
+    /// The share of runs that are traced where their submitters say nothing of it: 0 to 1.
+    pub otlp_sample_ratio: f64,
+    /// How long a call of the collector may take; ten seconds unless given.
+    pub otlp_timeout_ms: Option<u64>,
+    /// What the variables of OpenTelemetry say, which count where the settings say nothing.
+    #[serde(skip)]
+    pub otel: baton_otlp::Environment,
     /// Connections at once.
     pub connections_max: usize,
     /// Connections at once from one address. A new one takes the place of the oldest that is idle.
@@ -347,6 +360,12 @@ impl Default for Settings {
             metrics_key: None,
             audit_sink: None,
             request_log: true,
+            otlp_endpoint: None,
+            otlp_protocol: None,
+            otlp_headers: None,
+            otlp_sample_ratio: 1.0,
+            otlp_timeout_ms: None,
+            otel: baton_otlp::Environment::default(),
             connections_max: 10_000,
             connections_per_address_max: 8_000,
             requests_per_address_max: 20_000,
@@ -408,8 +427,16 @@ impl Default for Settings {
 }
 
 /// Keys whose values may hold a secret, or hold one where they are wrong. Never printed.
-const SECRETS: [&str; 7] =
-    ["database_url", "listen_url", "storage_url", "storage_mirror_url", "api_key", "metrics_key", "github_token"];
+const SECRETS: [&str; 8] = [
+    "database_url",
+    "listen_url",
+    "storage_url",
+    "storage_mirror_url",
+    "api_key",
+    "metrics_key",
+    "github_token",
+    "otlp_headers",
+];
 
 /// Without what may be a secret.
 impl fmt::Debug for Settings {
@@ -509,7 +536,12 @@ impl Settings {
         };
         let mut origins: BTreeMap<String, Origin> = table.keys().map(|key| (key.clone(), Origin::File)).collect();
         let mut master_key = None;
+        let mut opentelemetry = BTreeMap::new();
         for (name, value) in env {
+            if name.starts_with("OTEL_") {
+                opentelemetry.insert(name, value);
+                continue;
+            }
             if name == MASTER_KEY_VARIABLE {
                 // Not in the table, which is shown to people.
                 master_key = Some(Secret::from(value));
@@ -555,7 +587,8 @@ impl Settings {
             return Err(format!("the settings are wrong: {key} must be a text, in quotes"));
         }
         let settings: Settings = table.try_into().map_err(|error| format!("the settings are wrong: {error}"))?;
-        let settings = Settings { origins, master_key, ..settings };
+        let otel = baton_otlp::Environment::read(|name| opentelemetry.get(name).cloned());
+        let settings = Settings { origins, master_key, otel, ..settings };
         settings.check()?;
         Ok(settings)
     }
@@ -573,6 +606,10 @@ impl Settings {
             listen_url: Some(String::new()),
             cache_shared_namespace: Some(String::new()),
             metrics_key: Some(String::new()),
+            otlp_endpoint: Some(String::new()),
+            otlp_protocol: Some(String::new()),
+            otlp_headers: Some(String::new()),
+            otlp_timeout_ms: Some(0),
             audit_sink: Some(String::new()),
             api_key: Some(String::new()),
             master_key_file: Some(String::new()),
@@ -614,6 +651,17 @@ impl Settings {
     pub fn storage(&self) -> String {
         let default = || self.data.join("artifacts").to_string_lossy().into_owned();
         self.storage_url.clone().unwrap_or_else(default)
+    }
+
+    /// Where spans are sent; `None` when tracing is off.
+    pub(crate) fn otlp(&self) -> Result<Option<baton_otlp::Config>, baton_otlp::ConfigError> {
+        baton_otlp::Config::new(
+            self.otlp_endpoint.as_deref(),
+            self.otlp_protocol.as_deref(),
+            self.otlp_headers.as_deref(),
+            self.otlp_timeout_ms,
+            &self.otel,
+        )
     }
 
     /// Largest body of a call that brings one payload: it has to fit.

@@ -21,6 +21,7 @@ mod stale;
 mod steps;
 mod suspend;
 mod time;
+mod traces;
 mod work;
 mod work_cut;
 mod workers;

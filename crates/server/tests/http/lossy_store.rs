@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use async_trait::async_trait;
 use baton_core::pools::{BackoffRule, ClaimNo, ClaimReason, Limits, OrderId, PoolSpec, RunnerId};
 use baton_core::token::Hash;
+use baton_core::trace::RunTrace;
 use baton_core::{BulkId, BulkState, Failure, LeaseEnd, Millis, RunId, WorkerId};
 use baton_store::*;
 use bytes::Bytes;
@@ -155,6 +156,15 @@ passing_all_on! { Payloads:
     fn touch_payload(id: Uuid) -> bool;
     fn look_at_payloads(age_ms: Millis, limit: usize) -> LookedAt;
     fn forget_payloads(ids: &[Uuid]) -> ();
+}
+
+passing_all_on! { Traces:
+    fn trace_facts(runs: &[RunId]) -> Vec<TraceFacts>;
+    fn pauses(run: RunId, limit: usize) -> Vec<Pause>;
+    fn tell_traces(told: Vec<(RunId, u32)>) -> ();
+    fn close_traces(runs: Vec<RunId>) -> ();
+    fn open_traces(after: Option<RunId>, age_ms: Millis, limit: usize) -> OpenTraces;
+    fn run_trace(run: RunId) -> Option<RunTrace>;
 }
 
 passing_all_on! { Events:

@@ -39,5 +39,6 @@ mod sealed;
 mod secrets;
 mod settings;
 mod shutdown;
+mod traces;
 mod unknown_outcome;
 mod workers;

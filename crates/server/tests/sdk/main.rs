@@ -11,4 +11,5 @@ mod large;
 mod site;
 mod stop;
 mod talk;
+mod traces;
 mod work;

@@ -34,6 +34,7 @@ mod settings;
 mod sql;
 mod submit;
 mod tls;
+mod traces;
 mod workers;
 mod workflows;
 

@@ -1,6 +1,7 @@
 //! From rows to values.
 
 use baton_core::machine::Options;
+use baton_core::trace::RunTrace;
 use baton_core::{Epoch, LeaseEnd, Millis, Reason, Run, RunId, State, WorkerId, order};
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -62,6 +63,11 @@ fn options(row: &Row) -> Outcome<Options> {
 }
 
 /// A row of the statements that hold or peek at runs.
+/// The trace that a run is part of. One that cannot be read is as good as none.
+pub(super) fn trace(row: &Row) -> Outcome<Option<RunTrace>> {
+    Ok(row.try_get::<_, Option<&str>>("trace")?.and_then(RunTrace::from_text))
+}
+
 pub(super) fn live(row: &Row) -> Outcome<LiveRow> {
     let priority = row.try_get::<_, i16>("priority")? as u8;
     Ok(LiveRow {
@@ -100,6 +106,7 @@ pub(super) fn claimed(row: &Row, slot: usize) -> Outcome<Claimed> {
         waited_ms: row.try_get("waited_ms")?,
         timeout_at: row.try_get("timeout_at")?,
         key: row.try_get("key")?,
+        trace: trace(row)?,
         input: Bytes::from(row.try_get::<_, Vec<u8>>("input")?),
     })
 }
@@ -129,6 +136,7 @@ pub(super) fn record(row: &Row) -> Outcome<RunRecord> {
         key: row.try_get("key")?,
         affinity: row.try_get("affinity")?,
         retry_of: row.try_get::<_, Option<Uuid>>("retry_of")?.map(RunId),
+        trace: trace(row)?,
         options: options(row)?,
         worker: worker_id(row)?,
         claimed_at: row.try_get("claimed_at")?,

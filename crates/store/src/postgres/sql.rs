@@ -38,6 +38,13 @@ statements! {
     FIND_RUNS = "find_runs.pg.sql";
     FIND_LIVE_RUNS = "find_live_runs.pg.sql";
     FIND_ENDED_RUNS = "find_ended_runs.pg.sql";
+    OPEN_TRACES = "open_traces.pg.sql";
+    CLOSE_TRACES = "close_traces.pg.sql";
+    TELL_TRACES = "tell_traces.pg.sql";
+    LIST_OPEN_TRACES = "list_open_traces.pg.sql";
+    READ_TRACE_FACTS = "read_trace_facts.pg.sql";
+    LIST_PAUSES = "list_pauses.pg.sql";
+    READ_RUN_TRACE = "read_run_trace.pg.sql";
     WRITE_EVENTS = "write_events.pg.sql";
     READ_EVENT_CLOCK = "read_event_clock.sql";
     LIST_EVENTS = "list_events.pg.sql";

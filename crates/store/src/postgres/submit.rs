@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use baton_core::trace::RunTrace;
 use baton_core::{Epoch, Millis, RunId, order, payload};
 use uuid::Uuid;
 
@@ -62,7 +63,9 @@ impl PostgresStore {
         let keyed = runs.iter().any(|(run, _)| run.key.is_some());
         // Whoever lost to an earlier key may find it gone when it looks, and everybody goes in again: then nobody may be in.
         let once = runs.iter().any(|(run, _)| run.idempotency.is_some());
-        let session = match undoable || keyed || once {
+        // Their spans are noted beside them.
+        let recorded = runs.iter().any(|(run, _)| is_recorded(run));
+        let session = match undoable || keyed || once || recorded {
             true => self.database.transaction().await?,
             false => self.database.direct().await?,
         };
@@ -158,6 +161,10 @@ impl PostgresStore {
     }
 }
 
+fn is_recorded(run: &NewRun) -> bool {
+    run.trace.as_ref().is_some_and(|trace| trace.is_recorded)
+}
+
 /// A submission of several runs of which some may be refused: it has to be undone as a whole.
 fn can_be_refused_in_part(submission: &Submission) -> bool {
     submission.runs.len() > 1 && submission.runs.iter().any(|run| run.idempotency.is_some())
@@ -189,6 +196,7 @@ impl Taken {
             waited_ms: 0,
             timeout_at: self.timeout_at,
             key: None,
+            trace: run.trace.clone(),
             input: run.input.clone(),
         }
     }
@@ -268,6 +276,7 @@ pub(super) async fn insert(
     let options: Vec<Option<String>> =
         each().map(|run| run.options.as_ref().map(to_json).transpose()).collect::<Outcome<_>>()?;
     let retry_of: Vec<Option<Uuid>> = each().map(|run| run.retry_of.map(|run| run.0)).collect();
+    let traces: Vec<Option<String>> = each().map(|run| run.trace.as_ref().map(RunTrace::to_text)).collect();
     let inputs: Vec<&[u8]> = each().map(|run| run.input.as_ref()).collect();
     let size = |run: &NewRun| i32::try_from(payload::size(&run.input)).unwrap_or(i32::MAX);
     let sizes: Vec<i32> = each().map(size).collect();
@@ -303,12 +312,14 @@ pub(super) async fn insert(
                 taker.from,
                 levels_all,
                 sizes,
-                taker.mark
+                taker.mark,
+                traces
             ],
             runs.len(),
         )
         .await?;
-    rows.iter()
+    let taken: Outcome<Vec<Taken>> = rows
+        .iter()
         .map(|row| {
             Ok(Taken {
                 submitted: Submitted {
@@ -322,7 +333,14 @@ pub(super) async fn insert(
                 timeout_at: row.try_get("timeout_at")?,
             })
         })
-        .collect()
+        .collect();
+    let taken = taken?;
+    let recorded = runs.iter().zip(&taken).filter(|((run, _), taken)| is_recorded(run) && taken.submitted.is_new);
+    let recorded: Vec<Uuid> = recorded.map(|(_, taken)| taken.submitted.run.0).collect();
+    if !recorded.is_empty() {
+        session.query(sql::OPEN_TRACES, params![recorded]).await?;
+    }
+    Ok(taken)
 }
 
 struct Known {

@@ -38,6 +38,7 @@ async fn submit(store: &PostgresStore, lane: Lane, count: usize) -> Vec<RunId> {
         idempotency: None,
         options: None,
         retry_of: None,
+        trace: None,
         input: Bytes::from_static(b"{}"),
     };
     let dice = (0..count as u64).collect();

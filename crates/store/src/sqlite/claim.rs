@@ -392,9 +392,9 @@ impl Claim<'_> {
 
     fn hand_over(&self, candidate: &Candidate, index: usize) -> StoreResult<Claimed> {
         let (slot, now) = (&self.request.slots[index], self.sql.now);
-        let (submitted_at, options, input) =
+        let (submitted_at, options, input, trace) =
             self.sql.one(statements::READ_CLAIMED_RUN, params![candidate.run.0.as_bytes()], |row| {
-                Ok((row.get(0)?, rows::options(row, 1)?, rows::bytes(row, 2)?))
+                Ok((row.get(0)?, rows::options(row, 1)?, rows::bytes(row, 2)?, rows::trace(row, 3)?))
             })?;
         let Options { timeout_ms, .. } = options;
         let timeout_at = timeout_ms.map(|ms| now.saturating_add_unsigned(ms));
@@ -426,6 +426,7 @@ impl Claim<'_> {
             waited_ms: now - candidate.due_at,
             timeout_at,
             key: candidate.key.clone(),
+            trace,
             input,
         })
     }

@@ -30,6 +30,7 @@ mod statements;
 mod submit;
 #[cfg(test)]
 mod tests;
+mod traces;
 mod workers;
 mod workflows;
 mod writer;

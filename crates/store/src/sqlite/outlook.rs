@@ -56,8 +56,8 @@ mod tests {
         let lane = store.lanes(&[name]).await.unwrap()[0];
         let submission = |due| {
             let input = Bytes::from_static(b"{}");
-            let (key, affinity, idempotency, options, retry_of) = (None, None, None, None, None);
-            let run = NewRun { lane, priority: 5, due, key, affinity, idempotency, options, retry_of, input };
+            let (key, affinity, idempotency, options, retry_of, trace) = (None, None, None, None, None, None);
+            let run = NewRun { lane, priority: 5, due, key, affinity, idempotency, options, retry_of, trace, input };
             Submission { runs: vec![run], dice: vec![7] }
         };
         store.submit(vec![submission(Due::At(NOW + 5_000)), submission(Due::At(FOR_GOOD))]).await.unwrap();

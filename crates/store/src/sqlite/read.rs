@@ -38,6 +38,7 @@ pub(super) fn claimed(
             key: row.get(7)?,
             input: rows::bytes(row, 8)?,
             waited_ms: row.get(9)?,
+            trace: rows::trace(row, 10)?,
         })
     })
 }

@@ -1,6 +1,7 @@
 //! From columns to the store's words. A number or text that no version of Baton writes is an error, never a guess.
 
 use baton_core::machine::Options;
+use baton_core::trace::RunTrace;
 use baton_core::{Epoch, LeaseEnd, Millis, Reason, Run, RunId, State, WorkerId};
 use bytes::Bytes;
 use rusqlite::types::Type;
@@ -81,6 +82,11 @@ pub(super) fn options(row: &Row<'_>, index: impl RowIndex) -> Result<Options> {
 }
 
 /// A text for the database.
+/// The trace that a run is part of. One that cannot be read is as good as none.
+pub(super) fn trace(row: &Row<'_>, index: impl RowIndex) -> Result<Option<RunTrace>> {
+    Ok(row.get::<_, Option<String>>(index)?.as_deref().and_then(RunTrace::from_text))
+}
+
 pub(super) fn to_json<T: serde::Serialize>(value: &T) -> StoreResult<String> {
     serde_json::to_string(value).map_err(|error| crate::StoreError::Internal(error.to_string()))
 }
@@ -147,6 +153,7 @@ pub(super) fn record(row: &Row<'_>) -> Result<RunRecord> {
         key: row.get("key")?,
         affinity: row.get("affinity")?,
         retry_of: maybe(row, "retry_of", run_id)?,
+        trace: trace(row, "trace")?,
         options: options(row, "options")?,
         worker: maybe_worker_id(row, "worker_id")?,
         claimed_at: row.get("claimed_at")?,

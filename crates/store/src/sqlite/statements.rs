@@ -19,6 +19,13 @@ statements! {
     SAVE_BULK = "save_bulk.sqlite.sql";
     STOP_BULK = "stop_bulk.sqlite.sql";
     FORGET_BULKS = "forget_bulks.sqlite.sql";
+    OPEN_TRACE = "open_trace.sqlite.sql";
+    CLOSE_TRACE = "close_trace.sqlite.sql";
+    TELL_TRACE = "tell_trace.sqlite.sql";
+    LIST_OPEN_TRACES = "list_open_traces.sqlite.sql";
+    READ_TRACE_FACTS = "read_trace_facts.sqlite.sql";
+    LIST_PAUSES = "list_pauses.sqlite.sql";
+    READ_RUN_TRACE = "read_run_trace.sqlite.sql";
     MOVE_EVENT_CLOCK = "move_event_clock.sqlite.sql";
     INSERT_EVENTS = "insert_events.sqlite.sql";
     READ_EVENT_CLOCK = "read_event_clock.sql";

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use baton_core::trace::RunTrace;
 use baton_core::{Millis, RunId, order, payload};
 use rusqlite::params;
 
@@ -120,8 +121,12 @@ fn insert(sql: &Sql<'_>, id: RunId, run: &NewRun) -> StoreResult<Submitted> {
             options,
             run.retry_of.map(|run| *run.0.as_bytes()),
             run.input.as_ref(),
+            run.trace.as_ref().map(RunTrace::to_text),
         ],
     )?;
+    if run.trace.as_ref().is_some_and(|trace| trace.is_recorded) {
+        sql.execute(statements::OPEN_TRACE, params![id.0.as_bytes()])?;
+    }
     let order_at = match &run.key {
         Some(key) if due_at <= now => fair_place(sql, run, key, level, due_at)?,
         Some(_) | None => order::place(due_at, now),

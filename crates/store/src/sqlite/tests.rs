@@ -39,6 +39,7 @@ fn submission(lane: Lane) -> Submission {
         idempotency: None,
         options: None,
         retry_of: None,
+        trace: None,
         input: Bytes::from_static(b"{}"),
     };
     Submission { runs: vec![run], dice: vec![7] }

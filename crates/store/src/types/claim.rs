@@ -1,5 +1,6 @@
 //! Who asks for runs, and what they get.
 
+use baton_core::trace::RunTrace;
 use baton_core::{Epoch, Millis, RunId, WorkerId};
 use bytes::Bytes;
 
@@ -85,6 +86,8 @@ pub struct Claimed {
     pub timeout_at: Option<Millis>,
     /// Its key, if any.
     pub key: Option<String>,
+    /// The trace that it is part of.
+    pub trace: Option<RunTrace>,
     /// The payload.
     pub input: Bytes,
 }

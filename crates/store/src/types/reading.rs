@@ -1,6 +1,7 @@
 //! Runs as they are read.
 
 use baton_core::machine::Options;
+use baton_core::trace::RunTrace;
 use baton_core::{Epoch, IdSuffix, LeaseEnd, Millis, Reason, RunId, State, WorkerId};
 use bytes::Bytes;
 
@@ -82,6 +83,8 @@ pub struct RunRecord {
     pub affinity: Option<String>,
     /// The run it repeats, if any.
     pub retry_of: Option<RunId>,
+    /// The trace that it is part of.
+    pub trace: Option<RunTrace>,
     /// Its options.
     pub options: Options,
     /// Who holds it, or held it at its end.

@@ -1,6 +1,7 @@
 //! What goes into a submit and what comes out.
 
 use baton_core::machine::Options;
+use baton_core::trace::RunTrace;
 use baton_core::{Millis, RunId};
 use bytes::Bytes;
 
@@ -56,6 +57,8 @@ pub struct NewRun {
     pub options: Option<Options>,
     /// The run this one repeats, if it was retried by hand.
     pub retry_of: Option<RunId>,
+    /// The trace that it is part of.
+    pub trace: Option<RunTrace>,
     /// The payload, as it came (JSON text on the HTTP face).
     pub input: Bytes,
 }

@@ -41,6 +41,7 @@ mod secrets;
 mod servers;
 mod settings;
 mod submit;
+mod traces;
 mod workers;
 mod workflows_children;
 mod workflows_ends;

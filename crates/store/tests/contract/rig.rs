@@ -266,6 +266,7 @@ pub fn run(lane: Lane) -> NewRun {
         idempotency: None,
         options: None,
         retry_of: None,
+        trace: None,
         input: Bytes::from_static(b"{}"),
     }
 }

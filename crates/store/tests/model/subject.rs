@@ -173,6 +173,7 @@ impl Subject {
             idempotency: wish.once.map(once),
             options: Some(options(wish.options)),
             retry_of: None,
+            trace: None,
             input: "{}".into(),
         }
     }

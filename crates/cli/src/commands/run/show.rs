@@ -59,6 +59,7 @@ pub fn run(run: &RunView, look: Look) -> String {
     table.field("affinity", run.affinity.as_ref());
     table.field("retry of", run.retry_of.as_ref());
     table.field("worker", run.worker_id.as_ref());
+    table.field("trace", run.trace_id.as_ref());
     table.field("submitted", Some(look.moment(run.submitted_at)));
     table.field("due", Some(look.moment(run.due_at)));
     table.field("claimed", run.claimed_at.map(|at| look.moment(at)));

@@ -77,7 +77,7 @@ pub async fn submit(client: &Client, args: SubmitArgs) -> Result<(), Exit> {
         timeout_ms: args.timeout.map(|timeout| timeout.as_millis() as u64),
         ..SubmitRun::new(args.queue, args.kind)
     };
-    let submitted = client.submit(&run).await?;
+    let submitted = client.clone().with_trace_of_environment().submit(&run).await?;
     if !args.wait {
         args.format.print(&submitted, |run| run.id.clone());
         return Ok(());

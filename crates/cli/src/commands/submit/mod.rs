@@ -67,6 +67,7 @@ pub struct SubmitArgs {
 
 /// Submits a build, follows it, fetches its file, and ends as the build did.
 pub async fn submit(client: &Client, args: SubmitArgs) -> Result<(), Exit> {
+    let client = &client.clone().with_trace_of_environment();
     if let Some(output) = &args.output {
         fetch::check_output(output)?;
     }

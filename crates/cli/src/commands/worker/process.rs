@@ -65,10 +65,20 @@ fn shell(command: &str, run: &ClaimedRun) -> Command {
         .env("BATON_RUN_TYPE", &run.kind)
         .env("BATON_ATTEMPT", run.attempt.to_string())
         .env("BATON_EPOCH", run.epoch.to_string())
+        // What the command calls and submits is part of the run's trace, not of the worker's own.
+        .env_remove("TRACEPARENT")
+        .env_remove("TRACESTATE")
+        .envs(trace_variables(run))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     shell
+}
+
+/// The run's place in its trace, as programs look for it.
+pub fn trace_variables(run: &ClaimedRun) -> impl Iterator<Item = (&'static str, &str)> {
+    let named = [("TRACEPARENT", run.traceparent.as_deref()), ("TRACESTATE", run.tracestate.as_deref())];
+    named.into_iter().filter_map(|(name, value)| Some((name, value?)))
 }
 
 async fn joined<T: Default>(read: &mut tokio::task::JoinHandle<T>) -> T {

@@ -60,7 +60,8 @@ pub struct StartArgs {
 /// Starts a workflow, and waits for it when asked to.
 pub async fn start(client: &Client, args: StartArgs) -> Result<(), Exit> {
     let input = args.input.as_deref().map(|text| read_json("--input", text)).transpose()?;
-    let mut start = client.start(args.kind, &input).queue(args.queue).namespace(args.namespace);
+    let mut start =
+        client.clone().with_trace_of_environment().start(args.kind, &input).queue(args.queue).namespace(args.namespace);
     if let Some(key) = args.idempotency_key {
         start = start.idempotency_key(key);
     }

@@ -112,7 +112,7 @@ impl Fake {
             ..Default::default()
         };
         drop(memory);
-        Driver::new(run, &self.handler, mailbox, Arc::new(self.clone()), Arc::new(Semaphore::new(2)))
+        Driver::new(run, &self.handler, mailbox, Arc::new(self.clone()), Arc::new(Semaphore::new(2)), None)
     }
 
     /// Plays the run to its end, through sleeps and wake-ups. Fails when it sleeps for good.

@@ -171,7 +171,8 @@ impl IntoResponse for UploadError {
             UploadError::WrongType => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "upload_type"),
         };
         let request_id = Answer::current_request_id().map(|id| id.to_string());
-        let problem = Problem { request_id, ..Problem::new(self.to_string(), code) };
+        let problem =
+            Problem { request_id, trace_id: Answer::current_trace_id(), ..Problem::new(self.to_string(), code) };
         let mut response = (status, Json(problem)).into_response();
         let fields = response.headers_mut();
         fields.insert("tus-resumable", HeaderValue::from_static(VERSION));

@@ -148,6 +148,13 @@ async fn put_in(app: &App, wanted: Wanted) -> Result<SubmittedBuild, Error> {
         }
         Err(other) => return Err(other),
     };
+    let trace = match retry_of {
+        Some(original) => {
+            let before = app.store.run_trace(original).await?;
+            app.traces.follow(original, before.as_ref(), true)
+        }
+        None => app.traces.begin(None),
+    };
     let run = NewRun {
         lane,
         priority: priority.unwrap_or(PRIORITY_DEFAULT),
@@ -157,6 +164,7 @@ async fn put_in(app: &App, wanted: Wanted) -> Result<SubmittedBuild, Error> {
         idempotency,
         options: Some(options(app)),
         retry_of,
+        trace,
         input: Bytes::from(input),
     };
     let line = LogLine {

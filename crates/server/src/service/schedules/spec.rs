@@ -211,6 +211,7 @@ impl Spec {
                 idempotency: key.map(|key| once(&schedule.namespace, key)),
                 options: (options != Options::default()).then_some(options),
                 retry_of: None,
+                trace: app.traces.begin(None),
                 input,
             },
             die: app.entropy.bits(),

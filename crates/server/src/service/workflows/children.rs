@@ -1,7 +1,7 @@
 //! Children: workflows that a workflow starts, under its lease.
 
 use baton_core::Millis;
-use baton_store::{ChildAnswer, Due, LaneId, LeaseRef, NewChild, Page, Scope, StepKind, Submitted, Woken};
+use baton_store::{ChildAnswer, Due, LaneId, LeaseRef, NewChild, NewRun, Page, Scope, StepKind, Submitted, Woken};
 
 use super::super::{payloads, submit};
 use super::start::{Start, check, new_run};
@@ -140,6 +140,7 @@ async fn prepared(app: &App, caller: &Caller, child: StartChild) -> Result<(NewC
         }
     }
     check(app, &start)?;
+    let trace = app.traces.child_of(lease.run, lease.epoch, start.trace.take()).await?;
     let own = start.namespace == parent.namespace;
     if !own {
         // In its own namespace the lease is enough.
@@ -151,6 +152,6 @@ async fn prepared(app: &App, caller: &Caller, child: StartChild) -> Result<(NewC
         Due::At(at) => (at - app.time.now().await?).max(0),
     };
     let timeout_ms = start.timeout_ms.map(|ms| ms.saturating_add(delay_ms));
-    let run = new_run(app, start).await?;
+    let run = NewRun { trace, ..new_run(app, start).await? };
     Ok((NewChild { lease, position, name, run, die: app.entropy.bits(), timeout_ms }, own))
 }

@@ -27,6 +27,7 @@ pub async fn one(app: &App, lease: LeaseRef, input: Bytes) -> Result<Submitted, 
         idempotency: None,
         options: Some(record.options),
         retry_of: None,
+        trace: app.traces.follow(run, record.trace.as_ref(), false),
         input,
     };
     let continuing = app.store.continue_as_new(lease, next, app.entropy.bits());

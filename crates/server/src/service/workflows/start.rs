@@ -3,6 +3,7 @@
 use baton_core::machine::{LOSSES_DEFAULT, Options};
 use baton_core::order::{PRIORITY_DEFAULT, PRIORITY_MAX};
 use baton_core::retry::{INTERVAL_MS_MAX, RetryPolicy};
+use baton_core::trace::TraceContext;
 use baton_core::{Millis, RunId};
 use baton_store::{Due, Idempotency, Lane, LaneName, NewRun, Scope, Submitted};
 use bytes::Bytes;
@@ -44,6 +45,8 @@ pub struct Start {
     pub timeout_ms: Option<Millis>,
     /// For limits and fair turns.
     pub key: Option<String>,
+    /// The trace that it is part of, if the caller says so.
+    pub trace: Option<TraceContext>,
 }
 
 /// Starts a workflow.
@@ -60,7 +63,8 @@ async fn taken_in(app: &App, caller: &Caller, start: Start) -> Result<Submitted,
         .idempotency_key
         .as_ref()
         .map(|key| Idempotency { key: format!("{}\u{1f}{key}", start.namespace), fingerprint: start.fingerprint });
-    let run = NewRun { idempotency, ..new_run(app, start).await? };
+    let trace = app.traces.begin(start.trace.clone());
+    let run = NewRun { idempotency, trace, ..new_run(app, start).await? };
     let submitted = submit::take_in(app, vec![run]).await?.pop().ok_or(Error::Internal)?;
     if let Some(timeout_ms) = timeout_ms {
         // Again for a repeated call: the first may have ended before it came to this. Of two deadlines the earlier one counts.
@@ -82,7 +86,7 @@ pub(crate) async fn set_deadline(app: &App, run: RunId, after_ms: Millis, cancel
     Ok(())
 }
 
-/// The run of a workflow, with its lane found. Idempotency is the caller's.
+/// The run of a workflow, with its lane found. Idempotency and trace are the caller's.
 pub(super) async fn new_run(app: &App, start: Start) -> Result<NewRun, Error> {
     let kind = pinned(&start.kind, start.version.as_deref());
     let name = LaneName { namespace: start.namespace, queue: start.queue, kind };
@@ -102,6 +106,7 @@ pub(super) async fn new_run(app: &App, start: Start) -> Result<NewRun, Error> {
             run_timeout_ms: start.timeout_ms.and_then(|ms| u64::try_from(ms).ok()),
         }),
         retry_of: None,
+        trace: None,
         input: start.input,
     })
 }

@@ -39,6 +39,7 @@ async fn held(store: &PostgresStore) -> LeaseRef {
         idempotency: None,
         options: None,
         retry_of: None,
+        trace: None,
         input: "{}".into(),
     };
     let text = || "text".to_owned();

@@ -21,6 +21,7 @@ use super::run;
 use super::source::{Fetch, Input};
 use crate::commands::build::text;
 use crate::commands::worker::health;
+use crate::commands::worker::process::trace_variables;
 
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// How often the machine is measured while it builds.
@@ -141,6 +142,7 @@ impl Attempt<'_> {
             image: input.image().or(self.builder.image.as_deref()),
             places: self.places,
             limits: self.builder.limits,
+            trace: trace_variables(self.run).map(|(name, value)| (name, value.to_owned())).collect(),
         };
         let plan = self.builder.isolation.plan(&job);
         let plan = plan.map_err(|error| Failure::new(error).code("image").not_retryable())?;

@@ -55,6 +55,8 @@ pub struct Job<'a> {
     pub image: Option<&'a str>,
     pub places: &'a Places,
     pub limits: Limits,
+    /// The variables that name the build's place in its trace.
+    pub trace: Vec<(&'static str, String)>,
 }
 
 /// A command line.
@@ -158,14 +160,16 @@ fn system_limits(limits: Limits) -> os::Limits {
     os::Limits { memory_bytes: limits.memory_bytes, processes: limits.processes }
 }
 
-/// The four variables of Baton, for a build that sees its directories at `source` and `output`.
+/// The four variables of Baton and those of the trace, for a build that sees its directories at `source` and `output`.
 fn baton_variables(job: &Job<'_>, source: &str, output: &str) -> Vec<(&'static str, String)> {
-    vec![
+    let mut all = vec![
         ("BATON_BUILD_ID", job.id.to_owned()),
         ("BATON_PLATFORM", job.platform.to_owned()),
         ("BATON_SOURCE_DIR", source.to_owned()),
         ("BATON_OUTPUT_DIR", output.to_owned()),
-    ]
+    ];
+    all.extend(job.trace.iter().cloned());
+    all
 }
 
 /// All variables of a build on this machine's own system.
@@ -201,7 +205,8 @@ mod tests {
 
     pub(super) fn job(places: &Places) -> Job<'_> {
         let limits = Limits { time: None, memory_bytes: Some(1 << 30), processes: Some(100) };
-        Job { id: "b1", epoch: 2, platform: "ios", recipe: "make 'it'", image: Some("image:1"), places, limits }
+        let trace = vec![];
+        Job { id: "b1", epoch: 2, platform: "ios", recipe: "make 'it'", image: Some("image:1"), places, limits, trace }
     }
 
     #[test]
@@ -216,6 +221,18 @@ mod tests {
                 ["PATH", "HOME", "LANG", "BATON_BUILD_ID", "BATON_PLATFORM", "BATON_SOURCE_DIR", "BATON_OUTPUT_DIR"];
             assert_eq!(names, expected, "{isolation:?}");
         }
+    }
+
+    #[test]
+    fn a_build_that_is_traced_sees_its_place_in_the_trace() {
+        let places = places();
+        let traced = Job { trace: vec![("TRACEPARENT", "00-1-2-01".into())], ..job(&places) };
+        let Environment::Only(variables) = Isolation::Process.plan(&traced).unwrap().environment else {
+            panic!("the worker's environment is passed on")
+        };
+        assert!(variables.contains(&("TRACEPARENT", "00-1-2-01".into())));
+        let line = format!("{:?}", Isolation::Docker.plan(&traced).unwrap().build);
+        assert!(line.contains("TRACEPARENT=00-1-2-01"), "{line}");
     }
 
     #[test]
