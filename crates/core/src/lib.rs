@@ -15,6 +15,7 @@
 //! * [`schedule`]: what becomes of its fires while the run before them lives.
 //! * [`payload`]: what stands for a payload that is kept elsewhere.
 //! * [`pools`]: runners, claims of them, and how many there should be.
+//! * [`statistics`]: numbers as series, and how they are put together.
 //! * [`token`]: credentials, derived or hashed.
 //! * [`id`]: identifiers of runs and workers, and the fence.
 
@@ -37,6 +38,7 @@ pub mod retry;
 pub mod schedule;
 pub mod span;
 pub mod state;
+pub mod statistics;
 pub mod step;
 pub mod token;
 

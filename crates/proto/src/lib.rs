@@ -15,6 +15,7 @@ mod run;
 mod schedule;
 mod secrets;
 mod settings;
+mod statistics;
 mod time;
 #[cfg(feature = "grpc")]
 pub mod v1;
@@ -32,6 +33,7 @@ pub use run::*;
 pub use schedule::*;
 pub use secrets::*;
 pub use settings::*;
+pub use statistics::{Series, Statistics};
 pub use time::Time;
 pub use work::*;
 

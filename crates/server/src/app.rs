@@ -35,6 +35,7 @@ use crate::proxies::Proxies;
 use crate::runner_pools::RunnerPools;
 use crate::secrets::{MasterKeySource, Secrets};
 use crate::settings::LiveSettings;
+use crate::statistics::Statistics;
 use crate::store_time::StoreTime;
 use crate::tls::Tls;
 use crate::watch::Watchers;
@@ -111,6 +112,8 @@ pub struct Parts {
     pub deadlines: Bell,
     /// What happens, for those who listen.
     pub events: Arc<Events>,
+    /// Numbers about queues, workers and pools, as series.
+    pub statistics: Statistics,
     /// What this server knows of runner pools.
     pub pools: RunnerPools,
     pub time: StoreTime,
@@ -165,6 +168,7 @@ impl App {
         let gather = store.clock().fixed().is_none().then_some(RENEW_GATHER);
         let lanes = Arc::new(Lanes::load(store.clone()).await?);
         metrics.queues.use_names(lanes.clone());
+        let statistics = Statistics::start(store.clone(), lanes.clone(), metrics.clone(), &*entropy).await?;
         let workers = Arc::new(Workers::new(store.clone()));
         let namespaces = Arc::new(KnownNamespaces::load(store.clone()).await?);
         let news = service::news::start(store.clone());
@@ -231,6 +235,7 @@ impl App {
             key_workers: service::builds::git::KeyWorkers::default(),
             log_news: Watchers::default(),
             events: events.clone(),
+            statistics,
             pools: RunnerPools::new(
                 &store,
                 &settings,

@@ -47,6 +47,7 @@ pub mod secrets;
 pub mod service;
 mod settings;
 mod stall;
+mod statistics;
 mod storage_owner;
 mod store_time;
 pub mod tls;
@@ -150,6 +151,7 @@ pub async fn serve(app: App, listener: impl Listener, shutdown: impl Future<Outp
     connection::serve(&app, listener, router, stop).await;
     loops.cancel();
     app.events.stop().await;
+    app.statistics.stop().await;
     app.store.close().await;
 }
 

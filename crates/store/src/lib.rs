@@ -24,6 +24,7 @@ mod runner_types;
 mod schedule_types;
 mod schedules;
 pub mod sqlite;
+mod statistics;
 mod types;
 mod workflow_types;
 mod workflows;
@@ -38,6 +39,7 @@ pub use pools::{Pools, pool_total};
 pub use runner_types::*;
 pub use schedule_types::*;
 pub use schedules::{Namespaces, Schedules};
+pub use statistics::{NewStatistics, Statistics, StatisticsFilter, StoredStatistics, WorkerCount};
 pub use types::*;
 pub use workflow_types::*;
 pub use workflows::Workflows;
@@ -89,7 +91,7 @@ pub type StoreResult<T> = Result<T, StoreError>;
 /// The kernel's verbs, and what is around them. Implementations answer alike: one contract suite runs on all.
 #[async_trait]
 pub trait Store:
-    Builds + Workflows + Payloads + Schedules + Namespaces + Pools + Events + Send + Sync + fmt::Debug
+    Builds + Workflows + Payloads + Schedules + Namespaces + Pools + Events + Statistics + Send + Sync + fmt::Debug
 {
     /// `sqlite` or `postgres`.
     fn kind(&self) -> &'static str;

@@ -4,8 +4,8 @@ use baton::ClientError;
 use baton::proto::{
     AuditLine, AuditPage, BuildPage, ClaimPage, History, HistoryEvent, KeyView, Keys, ListedBuild, ListedClaim,
     NamespacePage, NamespaceView, NextFires, PoolPage, PoolView, QueueView, Queues, RunPage, RunView, RunnerPage,
-    RunnerView, ScheduleFire, ScheduleFires, SchedulePage, ScheduleView, SettingList, SettingView, Time, WorkerPage,
-    WorkerView,
+    RunnerView, ScheduleFire, ScheduleFires, SchedulePage, ScheduleView, Series, SettingList, SettingView, Statistics,
+    Time, WorkerPage, WorkerView,
 };
 use clap::Args;
 use serde::Serialize;
@@ -67,6 +67,7 @@ lists! {
     Keys { keys: KeyView, cursor next_cursor }
     SettingList { settings: SettingView }
     History { events: HistoryEvent }
+    Statistics { series: Series }
 }
 
 /// How a list is printed, and how often.

@@ -38,5 +38,6 @@ mod sealed;
 mod secrets;
 mod settings;
 mod shutdown;
+mod statistics;
 mod unknown_outcome;
 mod workers;

@@ -31,6 +31,7 @@ mod schedules;
 mod secrets;
 mod settings;
 mod sql;
+mod statistics;
 mod submit;
 mod tls;
 mod workers;

@@ -25,6 +25,13 @@ pub(super) const OFTEN: [&str; 11] = [
 ];
 
 statements! {
+    WRITE_STATISTICS = "write_statistics.pg.sql";
+    LIST_STATISTICS = "list_statistics.pg.sql";
+    FIND_OLDEST_STATISTICS = "find_oldest_statistics.pg.sql";
+    MERGE_STATISTICS = "merge_statistics.pg.sql";
+    FORGET_STATISTICS = "forget_statistics.pg.sql";
+    FORGET_STATISTICS_SERVERS = "forget_statistics_servers.pg.sql";
+    COUNT_WORKERS_BY_STATUS = "count_workers_by_status.pg.sql";
     WRITE_EVENTS = "write_events.pg.sql";
     READ_EVENT_CLOCK = "read_event_clock.sql";
     LIST_EVENTS = "list_events.pg.sql";

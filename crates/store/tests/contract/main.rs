@@ -39,6 +39,7 @@ mod schedules_fire;
 mod secrets;
 mod servers;
 mod settings;
+mod statistics;
 mod submit;
 mod workers;
 mod workflows_children;

@@ -34,6 +34,7 @@ async fn after_completed(app: &App, caller: &Caller, run: RunId) -> Result<Submi
     retry::time_out(app, &submitted, options.as_ref()).await?;
     app.metrics.retry.runs.inc();
     app.metrics.submit.runs.inc();
+    app.metrics.series.submitted(std::iter::once(lane.lane));
     let mut woken = Woken::default();
     note(&mut woken, lane.lane, &submitted);
     app.after().wake(&woken);
