@@ -25,7 +25,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use commands::{
     agent, audit, build, bulk, completion, context, doctor, events, key, login, man, namespace, pool, queue, run,
-    schedule, secret, serve, settings, storage, submit, worker, workflow,
+    schedule, secret, serve, settings, stats, storage, submit, worker, workflow,
 };
 use connection::Connection;
 use exit::Exit;
@@ -151,6 +151,9 @@ enum Command {
     /// Listen to what happens, as it happens.
     #[command(after_help = events::HELP)]
     Events(events::EventsArgs),
+    /// Show what has happened lately, as numbers and small charts.
+    #[command(after_help = stats::HELP)]
+    Stats(stats::StatsArgs),
     /// Check the settings, the data directory, the store, the storage and the server.
     Doctor(doctor::DoctorArgs),
     /// Measure how fast Baton is on this machine.
@@ -218,6 +221,7 @@ impl Command {
             | Command::Storage(_)
             | Command::Audit(_)
             | Command::Events(_)
+            | Command::Stats(_)
             | Command::Doctor(_)
             | Command::Bench(_) => true,
         }
@@ -252,6 +256,7 @@ async fn execute(cli: Cli) -> Result<(), Exit> {
         Command::Storage(command) => storage::execute(&connection, command).await,
         Command::Audit(command) => audit::execute(&connection.client()?, command).await,
         Command::Events(args) => events::events(&connection.client()?, args).await,
+        Command::Stats(args) => stats::stats(&connection.client()?, args).await,
         Command::Doctor(args) => doctor::doctor(&connection, args).await,
         Command::Login(args) => login::login(&connection, args).await,
         Command::Context(command) => context::execute(command).await,

@@ -16,6 +16,7 @@
 //! * [`schedule`]: what becomes of its fires while the run before them lives.
 //! * [`payload`]: what stands for a payload that is kept elsewhere.
 //! * [`pools`]: runners, claims of them, and how many there should be.
+//! * [`statistics`]: numbers as series, and how they are put together.
 //! * [`token`]: credentials, derived or hashed.
 //! * [`trace`]: the traces that runs are part of, and how their spans are called.
 //! * [`id`]: identifiers of runs and workers, and the fence.
@@ -40,6 +41,7 @@ pub mod retry;
 pub mod schedule;
 pub mod span;
 pub mod state;
+pub mod statistics;
 pub mod step;
 pub mod token;
 pub mod trace;

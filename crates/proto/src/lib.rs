@@ -16,6 +16,7 @@ mod run;
 mod schedule;
 mod secrets;
 mod settings;
+mod statistics;
 mod time;
 #[cfg(feature = "grpc")]
 pub mod v1;
@@ -34,6 +35,7 @@ pub use run::*;
 pub use schedule::*;
 pub use secrets::*;
 pub use settings::*;
+pub use statistics::{Series, Statistics};
 pub use time::Time;
 pub use work::*;
 

@@ -52,6 +52,8 @@ words! {
     ClaimPhase: "How far a runner of a claim is." = ["registering", "registered", "running"];
     BuilderStatus: "What a builder does." = ["idle", "building", "offline"];
     BuildEnd: "How a build ended." = ["success", "failed"];
+    StatisticsRange: "A stretch of time that ends now." = ["hour", "day", "month"];
+    StatisticsBy: "What is listed besides sums." = ["queue", "pool"];
     StorageKind: "Where files are kept." = ["directory", "s3"];
     StorageStatus: "Whether a storage can be used." = ["ok", "unavailable"];
 }

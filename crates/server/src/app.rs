@@ -36,6 +36,7 @@ use crate::proxies::Proxies;
 use crate::runner_pools::RunnerPools;
 use crate::secrets::{MasterKeySource, Secrets};
 use crate::settings::LiveSettings;
+use crate::statistics::Statistics;
 use crate::store_time::StoreTime;
 use crate::tls::Tls;
 use crate::traces::RunTraces;
@@ -117,6 +118,8 @@ pub struct Parts {
     pub events: Arc<Events>,
     /// The traces that runs are part of.
     pub traces: Arc<RunTraces>,
+    /// Numbers about queues, workers and pools, as series.
+    pub statistics: Statistics,
     /// What this server knows of runner pools.
     pub pools: RunnerPools,
     pub time: StoreTime,
@@ -171,6 +174,7 @@ impl App {
         let gather = store.clock().fixed().is_none().then_some(RENEW_GATHER);
         let lanes = Arc::new(Lanes::load(store.clone()).await?);
         metrics.queues.use_names(lanes.clone());
+        let statistics = Statistics::start(store.clone(), lanes.clone(), metrics.clone(), &*entropy).await?;
         let workers = Arc::new(Workers::new(store.clone()));
         let namespaces = Arc::new(KnownNamespaces::load(store.clone()).await?);
         let news = service::news::start(store.clone());
@@ -241,6 +245,7 @@ impl App {
             log_news: Watchers::default(),
             events: events.clone(),
             traces,
+            statistics,
             pools: RunnerPools::new(
                 &store,
                 &settings,

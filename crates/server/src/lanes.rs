@@ -1,6 +1,6 @@
 //! Names of lanes and their numbers. Lanes are never renamed or removed, so what is known stays true.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, RwLock};
 
 use baton_store::{Lane, LaneId, LaneName, QueueId, Store, StoreResult};
@@ -84,6 +84,12 @@ impl Lanes {
     pub(crate) fn known_name(&self, lane: LaneId) -> Option<Arc<LaneName>> {
         let known = self.known.read().expect("nobody panics while holding it");
         known.by_id.get(&lane).map(|(name, _)| name.clone())
+    }
+
+    /// The queues that are known here, each with the name of one of its lanes.
+    pub(crate) fn queues(&self) -> BTreeMap<QueueId, Arc<LaneName>> {
+        let known = self.known.read().expect("nobody panics while holding it");
+        known.by_id.values().map(|(name, queue)| (*queue, name.clone())).collect()
     }
 
     /// The queue of a lane, if the lane is known here.

@@ -48,6 +48,7 @@ pub mod secrets;
 pub mod service;
 mod settings;
 mod stall;
+mod statistics;
 mod storage_owner;
 mod store_time;
 pub mod tls;
@@ -153,6 +154,7 @@ pub async fn serve(app: App, listener: impl Listener, shutdown: impl Future<Outp
     loops.cancel();
     app.events.stop().await;
     app.traces.stop().await;
+    app.statistics.stop().await;
     app.store.close().await;
 }
 

@@ -17,6 +17,7 @@ use prometheus_client::registry::{Metric, Registry};
 use crate::pool_metrics::PoolMetrics;
 use crate::process_metrics::{self, Process};
 use crate::queue_metrics::QueueMetrics;
+use crate::statistics::{Counters, StatisticsMetrics};
 use crate::verb_metrics::Verb;
 
 /// A label and its value. Values that clients make up never become one.
@@ -133,6 +134,9 @@ pub struct Metrics {
     pub suspend: Verb,
     pub message: Verb,
     pub queues: QueueMetrics,
+    /// What becomes of statistics, which `/metrics` does not show.
+    pub series: Counters,
+    pub statistics: StatisticsMetrics,
     pub fires: Counter,
     bulk_operations: Family<[Label; 2], Counter>,
     bulk_runs: Family<[Label; 2], Counter>,
@@ -205,6 +209,7 @@ impl Metrics {
         let (write_steps, suspend, message) = (verb("write_steps"), verb("suspend"), verb("message"));
         let queues = QueueMetrics::register(&mut book);
         let pools = PoolMetrics::register(&mut book);
+        let statistics = StatisticsMetrics::register(&mut book);
         let metrics = Metrics {
             described: Vec::new(),
             registry: Registry::default(),
@@ -223,6 +228,8 @@ impl Metrics {
             suspend,
             message,
             queues,
+            series: Counters::default(),
+            statistics,
             pools,
             fires: Counter::default(),
             bulk_operations: Family::default(),

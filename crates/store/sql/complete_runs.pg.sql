@@ -13,7 +13,7 @@ gone as (
     where live.run_id = any(array(select done.run_id from done))
       and case when live.state in (1, 2) then (live.run_id, live.epoch) in (select done.run_id, done.epoch from done) end
     returning live.run_id, live.epoch, live.failures, live.losses, live.claimed_at, live.started_at, live.worker_id,
-        live.queue_id, live.key, live.affinity, live.parent, live.parent_position, live.has_children
+        live.queue_id, live.lane_id, live.key, live.affinity, live.parent, live.parent_position, live.has_children
 ),
 noted as (
     insert into ended (run_id, state, epoch, failures, losses, ended_at, claimed_at, started_at, lease_end, worker_id, output)
@@ -44,7 +44,7 @@ warmed as (
     order by gone.queue_id, gone.affinity, done.ordinal desc
     on conflict (queue_id, key) do update set worker_name = excluded.worker_name, at = excluded.at
 )
-select gone.run_id, gone.epoch, gone.queue_id, gone.key,
+select gone.run_id, gone.epoch, gone.queue_id, gone.key, gone.lane_id, clock.now - gone.claimed_at as held_ms,
     gone.key is not null and (
         exists (select 1 from queues where queues.queue_id = gone.queue_id and queues.key_limit is not null)
         or exists (
@@ -52,4 +52,4 @@ select gone.run_id, gone.epoch, gone.queue_id, gone.key,
         )
     ) as others_may_wait,
     gone.parent is not null or gone.has_children as has_relatives
-from gone
+from gone cross join clock

@@ -4,7 +4,7 @@
 use baton_core::machine::{self, Expiry, Options};
 use baton_core::{Failure, LeaseEnd, Millis, Reason, Refused, Run, RunId, State, WorkerId, order};
 
-use crate::{Due, FOR_GOOD, LaneId, LeaseRef, QueueId, Verdict, Woken};
+use crate::{Due, FOR_GOOD, LaneId, LeaseRef, QueueId, Settled, Verdict, Woken};
 
 /// Where a live run is kept: the `place` column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -148,15 +148,25 @@ impl Decision {
         }
     }
 
-    /// Notes who is to be woken for this change.
-    pub(crate) fn wake(&self, lane: LaneId, now: Millis, woken: &mut Woken) {
-        if self.next.state.is_ended() {
+    /// Notes who is to be woken for this change of a row, and what it was.
+    pub(crate) fn wake(&self, row: &LiveRow, now: Millis, woken: &mut Woken) {
+        let is_ended = self.next.state.is_ended();
+        if is_ended || self.end.is_some() {
+            woken.settled.push(Settled {
+                lane: row.lane,
+                state: self.next.state,
+                end: self.end,
+                reason: self.next.reason.filter(|_| is_ended),
+                held_ms: row.claimed_at.filter(|_| self.end.is_some()).map(|claimed_at| now - claimed_at),
+            });
+        }
+        if is_ended {
             return;
         }
         match self.place {
-            Place::Ready => woken.now(lane),
+            Place::Ready => woken.now(row.lane),
             Place::Later if self.next.due_at >= FOR_GOOD => {}
-            Place::Later => woken.later(lane, self.next.due_at - now),
+            Place::Later => woken.later(row.lane, self.next.due_at - now),
             Place::Blocked | Place::Held => {}
         }
     }
@@ -341,8 +351,10 @@ mod tests {
         assert_eq!((decision.place, decision.order_at), (Place::Later, 6_000));
         assert_eq!(decision.end, Some(LeaseEnd::TimedOut));
         let mut woken = Woken::default();
-        decision.wake(7, 5_000, &mut woken);
-        assert_eq!(woken, Woken { lanes: vec![], later: vec![(7, 1_000)], relatives: false });
+        decision.wake(&LiveRow { lane: 7, ..held() }, 5_000, &mut woken);
+        assert_eq!((woken.lanes, woken.later), (vec![], vec![(7, 1_000)]));
+        let settled = Settled { lane: 7, state: State::Pending, end: decision.end, reason: None, held_ms: Some(4_900) };
+        assert_eq!(woken.settled, [settled]);
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod schedule_types;
 mod schedules;
 pub mod sqlite;
 mod traces;
+mod statistics;
 mod types;
 mod workflow_types;
 mod workflows;
@@ -42,6 +43,7 @@ pub use runner_types::*;
 pub use schedule_types::*;
 pub use schedules::{Namespaces, Schedules};
 pub use traces::{OpenTraces, Pause, TraceFacts, Traces};
+pub use statistics::{NewStatistics, Statistics, StatisticsFilter, StoredStatistics, WorkerCount};
 pub use types::*;
 pub use workflow_types::*;
 pub use workflows::Workflows;
@@ -102,6 +104,7 @@ pub trait Store:
     + Events
     + BulkOperations
     + Traces
+    + Statistics
     + Send
     + Sync
     + fmt::Debug

@@ -22,6 +22,7 @@ pub mod schedule;
 pub mod secret;
 pub mod serve;
 pub mod settings;
+pub mod stats;
 pub mod storage;
 pub mod submit;
 pub mod worker;

@@ -1,12 +1,7 @@
 //! Lists: tables of entries, in pages, that can be watched.
 
 use baton::ClientError;
-use baton::proto::{
-    AuditLine, AuditPage, BuildPage, BulkPage, BulkView, ClaimPage, History, HistoryEvent, KeyView, Keys, ListedBuild,
-    ListedClaim, NamespacePage, NamespaceView, NextFires, PoolPage, PoolView, QueueView, Queues, RunPage, RunView,
-    RunnerPage, RunnerView, ScheduleFire, ScheduleFires, SchedulePage, ScheduleView, SettingList, SettingView, Time,
-    WorkerPage, WorkerView,
-};
+use baton::proto::{AuditLine, AuditPage, BuildPage, BulkPage, BulkView, ClaimPage, History, HistoryEvent, KeyView, Keys, ListedBuild, ListedClaim, NamespacePage, NamespaceView, NextFires, PoolPage, PoolView, QueueView, Queues, RunPage, RunView, RunnerPage, RunnerView, ScheduleFire, ScheduleFires, SchedulePage, ScheduleView, Series, SettingList, SettingView, Statistics, Time, WorkerPage, WorkerView};
 use clap::Args;
 use serde::Serialize;
 
@@ -68,6 +63,7 @@ lists! {
     Keys { keys: KeyView, cursor next_cursor }
     SettingList { settings: SettingView }
     History { events: HistoryEvent }
+    Statistics { series: Series }
 }
 
 /// How a list is printed, and how often.

@@ -38,6 +38,11 @@ impl Look {
         Look { columns: None, is_wide: false, is_coloured: false, now: Now::read() }
     }
 
+    /// Whether lines may be of any length.
+    pub fn is_wide(self) -> bool {
+        self.is_wide
+    }
+
     /// An identifier: its end, or all of it in a wide table.
     pub fn id(self, id: &str) -> String {
         match id.len() {

@@ -40,6 +40,7 @@ enum Kind {
     /// Moments as distances from now, which change by themselves.
     Age,
     Id,
+    Chart,
 }
 
 /// A column of a table.
@@ -83,6 +84,11 @@ impl Column {
     /// Distances from now.
     pub fn age(heading: &str) -> Column {
         Column::new(heading, Kind::Age)
+    }
+
+    /// Charts of bars, which are never cut: they end with what is newest.
+    pub fn chart(heading: &str) -> Column {
+        Column::new(heading, Kind::Chart)
     }
 
     /// Identifiers, as [`Look::id`] shortens them.

@@ -26,6 +26,7 @@ mod github;
 mod hands;
 mod killed_postgres;
 mod killed_server;
+mod killed_statistics;
 mod killed_worker;
 mod late_postgres;
 mod lost_answers;

@@ -362,6 +362,7 @@ impl Line {
             let orphans: Vec<_> = loose.orphans.iter().map(|lease| lease.run).collect();
             if let Ok(woken) = self.store.give_back_unheard(loose.orphans, "its poll was gone").await {
                 self.events.changed(orphans.into_iter().map(|run| (run, None, Some("given_back"))));
+                self.metrics.series.settled(&woken.settled);
                 woken.lanes.iter().for_each(|lane| self.wake(*lane));
             }
         }
@@ -397,6 +398,7 @@ impl Line {
         let starts = |run: &&Claimed| offered.get(run.slot).is_some_and(|parked| parked.slot.start);
         self.metrics.claim.runs.inc_by(new.clone().count() as u64);
         self.metrics.start.runs.inc_by(new.clone().filter(starts).count() as u64);
+        self.metrics.series.claimed(new.clone());
         self.metrics.queues.claimed(new);
     }
 

@@ -141,7 +141,7 @@ impl Dispatcher {
 
     /// Acts on a look at the store: what another server made claimable.
     pub fn looked(&self, look: &Look) {
-        self.wake(&Woken { lanes: look.ready.clone(), later: look.later.clone(), relatives: false });
+        self.wake(&Woken { lanes: look.ready.clone(), later: look.later.clone(), ..Woken::default() });
     }
 
     /// Finds out about polls that parked without a look whether another server has answered their

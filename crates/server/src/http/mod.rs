@@ -19,6 +19,7 @@ mod runs;
 mod schedules;
 mod secrets;
 mod settings;
+mod statistics;
 mod workers;
 
 pub(crate) use cors::Origins;

@@ -11,10 +11,7 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{
-    builds, bulk, events, keys, leases, namespaces, operations, pools, queues, runs, schedules, secrets, settings,
-    workers,
-};
+use super::{builds, bulk, events, keys, leases, namespaces, operations, pools, queues, runs, schedules, secrets, settings, statistics, workers};
 use crate::App;
 
 #[derive(OpenApi)]
@@ -33,6 +30,7 @@ use crate::App;
         (name = "queues", description = "Depth, pause and limits"),
         (name = "bulk", description = "One verb on all runs that a filter finds"),
         (name = "events", description = "What happens, as it happens"),
+        (name = "statistics", description = "Numbers as series, for charts"),
         (name = "keys", description = "API keys and the audit log"),
         (name = "settings", description = "Settings that are changed while the servers run"),
         (name = "builds", description = "Builds of source archives, for their submitters: the protocol of Expo Free Agent, and what Baton adds to it"),
@@ -106,6 +104,7 @@ pub(super) fn documented() -> (Router<App>, serde_json::Value) {
         .routes(routes!(bulk::create, bulk::list))
         .routes(routes!(bulk::get))
         .routes(routes!(bulk::stop))
+        .routes(routes!(statistics::get))
         .routes(routes!(namespaces::create, namespaces::list))
         .routes(routes!(namespaces::get, namespaces::change))
         .routes(routes!(namespaces::disable))

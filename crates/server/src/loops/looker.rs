@@ -114,7 +114,7 @@ pub(super) async fn listen(app: App, stop: CancellationToken) {
                         let _ = app.lanes.name(*lane).await;
                     }
                 }
-                app.dispatcher.wake(&baton_store::Woken { lanes, later: vec![], relatives: false });
+                app.dispatcher.wake(&baton_store::Woken { lanes, ..Default::default() });
             }
             Err(error) => {
                 tracing::debug!(%error, "cannot listen for other servers now");

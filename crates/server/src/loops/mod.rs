@@ -12,6 +12,7 @@ mod reaper;
 mod retention;
 mod scheduler;
 mod traces;
+mod statistics;
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -47,7 +48,7 @@ const fn timed(name: &'static str, every_ms: fn(&Settings) -> Millis, pass: Pass
     Loop { name, every_ms, pass, bell: None }
 }
 
-const LOOPS: [Loop; 20] = [
+const LOOPS: [Loop; 23] = [
     timed("reaper", |_| 500, |app| Box::pin(reaper::pass(app))),
     timed("unblocker", |_| 1_000, |app| Box::pin(reaper::unblock(app))),
     timed("looker", |_| 1_000, |app| Box::pin(looker::pass(app))),
@@ -57,6 +58,8 @@ const LOOPS: [Loop; 20] = [
     timed("secrets", |_| 5_000, |app| Box::pin(looker::secrets(app))),
     timed("events", |_| 2_000, |app| Box::pin(events::pass(app))),
     timed("traces", |_| 5_000, |app| Box::pin(traces::pass(app))),
+    timed("statistics", |_| 10_000, |app| Box::pin(statistics::pass(app))),
+    timed("statistics rollup", |_| 300_000, |app| Box::pin(statistics::roll_up(app))),
     timed("storage", |_| 15_000, |app| Box::pin(looker::storage(app))),
     timed("retention", |_| 60_000, |app| Box::pin(retention::pass(app))),
     timed("collector", |settings| settings.collect_every_ms as Millis, |app| Box::pin(collector::collect(app))),

@@ -103,6 +103,9 @@ async fn hand_over(app: &App, claim: &PoolClaim) -> Result<(), Error> {
     let waited_ms = claim.ready_at.unwrap_or(claim.opened_at).saturating_sub(claim.opened_at);
     tracing::info!(namespace, pool, run_id = claim.run_id, count = claim.count, waited_ms, "a claim is filled");
     app.metrics.pools.note_wait(&namespace, &pool, waited_ms);
+    let warm = runners.iter().filter(|runner| runner.ordered_at < claim.opened_at).count();
+    let (warm, cold) = (warm as u64, (runners.len() - warm) as u64);
+    app.metrics.series.pool_claim_filled(&namespace, &pool, warm, cold);
     Ok(())
 }
 

@@ -100,6 +100,7 @@ struct Kept {
 async fn keep(app: &App, pool: &Pool) -> Result<Kept, Error> {
     let Some(seen) = app.store.pool_stock(pool.number).await? else { return Ok(Kept::default()) };
     app.metrics.pools.note_stock(&seen);
+    app.statistics.note_pool(&seen);
     let is_deleting = seen.pool.deleting_at.is_some();
     let wanted = want(&seen.pool.spec, is_deleting, &seen.stock, &seen.waiting, &seen.pool.backoff, seen.now);
     if let Some(look_at) = wanted.look_at {
@@ -294,6 +295,9 @@ fn forget_metrics(app: &App, pools: &[Pool]) {
     let mut known = app.pools.counted.lock().expect("nobody panics while holding it");
     let gone: Vec<_> = known.iter().filter(|(number, _)| !now.contains_key(number)).map(|(_, labels)| labels).collect();
     if !gone.is_empty() {
+        let is_there =
+            |namespace: &str, name: &str| pools.iter().any(|pool| pool.namespace == namespace && pool.name == name);
+        app.statistics.keep_pools(is_there);
         app.metrics.pools.forget(gone);
         // The sums are noted with the next sweep.
         *app.pools.swept_at.lock().expect("nobody panics while holding it") = None;

@@ -26,6 +26,7 @@ pub mod secrets;
 pub mod settings;
 pub mod sleep;
 pub mod start;
+pub mod statistics;
 pub mod submit;
 pub mod workers;
 pub mod workflows;
@@ -68,8 +69,9 @@ pub struct After {
 }
 
 impl After {
-    /// Wakes whoever waits for these lanes, here and on other servers.
+    /// Wakes whoever waits for these lanes, here and on other servers, and counts what became of runs.
     pub fn wake(&self, woken: &Woken) {
+        self.metrics.series.settled(&woken.settled);
         self.dispatcher.wake(woken);
         let later = woken.later.iter().map(|(lane, _)| lane);
         for lane in woken.lanes.iter().chain(later) {

@@ -20,7 +20,7 @@ use crate::app::SUBMIT_BATCH;
 use crate::auth::Caller;
 use crate::coalesce::Coalescer;
 use crate::dispatch::{Dispatcher, Offer};
-use crate::events::{Events, Kind};
+use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::verb_metrics::timed;
 use crate::{App, Error};
@@ -58,7 +58,7 @@ async fn to_store(
     events: &Events,
     submissions: Vec<Submission>,
 ) -> Result<Vec<Answered>, Error> {
-    let lanes = Lanes::of(events, &submissions);
+    let lanes = Lanes::of(&submissions);
     let runs: usize = submissions.iter().map(|submission| submission.runs.len()).sum();
     let offer = match runs <= HANDED_OUT_MAX {
         true => lane_to_offer(&submissions).and_then(|lane| dispatcher.offer(lane)),
@@ -68,7 +68,7 @@ async fn to_store(
         Some(offer) => with_offer(store, metrics, events, submissions, offer, &lanes).await?,
         None => {
             let answers = metrics.submit.at_store(store.submit(submissions)).await?;
-            lanes.tell(events, &answers);
+            lanes.tell(metrics, events, &answers);
             (answers, vec![])
         }
     };
@@ -81,21 +81,36 @@ async fn to_store(
     Ok(answers.into_iter().map(answered).collect())
 }
 
-/// The lanes of the runs of each submission, where somebody wants to hear of them.
-struct Lanes(Option<Vec<Vec<LaneId>>>);
+/// The lanes of the runs of each submission, for those who count and those who listen.
+struct Lanes {
+    lanes: Vec<LaneId>,
+    /// How many of them each submission has.
+    counts: Vec<usize>,
+}
 
 impl Lanes {
-    fn of(events: &Events, submissions: &[Submission]) -> Lanes {
-        let lanes = |submission: &Submission| submission.runs.iter().map(|run| run.lane.lane).collect();
-        let is_wanted = events.are_wanted(Kind::RunSubmitted.bit());
-        Lanes(is_wanted.then(|| submissions.iter().map(lanes).collect()))
+    fn of(submissions: &[Submission]) -> Lanes {
+        let runs = submissions.iter().flat_map(|submission| &submission.runs);
+        Lanes {
+            lanes: runs.map(|run| run.lane.lane).collect(),
+            counts: submissions.iter().map(|submission| submission.runs.len()).collect(),
+        }
     }
 
-    fn tell(&self, events: &Events, answers: &[SubmitAnswer]) {
-        let Some(lanes) = &self.0 else { return };
-        let runs = answers.iter().zip(lanes).flat_map(|(answer, lanes)| answer.iter().flatten().zip(lanes));
-        let new = runs.filter(|(submitted, _)| submitted.is_new);
-        events.submitted(new.map(|(submitted, lane)| (submitted.run, *lane)));
+    /// Runs that were taken in, and were not there before.
+    fn new<'a>(&'a self, answers: &'a [SubmitAnswer]) -> impl Iterator<Item = (RunId, LaneId)> + 'a {
+        let mut rest = self.lanes.as_slice();
+        let each = answers.iter().zip(&self.counts).flat_map(move |(answer, count)| {
+            let (own, others) = rest.split_at(*count);
+            rest = others;
+            answer.iter().flatten().zip(own)
+        });
+        each.filter(|(submitted, _)| submitted.is_new).map(|(submitted, lane)| (submitted.run, *lane))
+    }
+
+    fn tell(&self, metrics: &Metrics, events: &Events, answers: &[SubmitAnswer]) {
+        metrics.series.submitted(self.new(answers).map(|(_, lane)| lane));
+        events.submitted(self.new(answers));
     }
 }
 
@@ -124,7 +139,7 @@ async fn with_offer(
         Ok((answers, claimed)) => {
             let claimed = claimed.unwrap_or_default();
             // Before the claim is: nobody hears of a run that was claimed before it was submitted.
-            lanes.tell(events, &answers);
+            lanes.tell(metrics, events, &answers);
             let handed_out = claimed.claimed.iter().map(|claimed| claimed.run).collect();
             offer.settle(Ok(claimed));
             Ok((answers, handed_out))

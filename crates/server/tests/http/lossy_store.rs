@@ -25,6 +25,10 @@ pub struct LossyStore {
     claims_pass: RwLock<()>,
     claims_carried_out: AtomicU32,
     answers_pass: RwLock<()>,
+    statistics_to_lose: AtomicU32,
+    statistics_pass: RwLock<()>,
+    statistics_answers_pass: RwLock<()>,
+    statistics_carried_out: AtomicU32,
 }
 
 impl LossyStore {
@@ -38,6 +42,10 @@ impl LossyStore {
             claims_pass: RwLock::new(()),
             claims_carried_out: AtomicU32::new(0),
             answers_pass: RwLock::new(()),
+            statistics_to_lose: AtomicU32::new(0),
+            statistics_pass: RwLock::new(()),
+            statistics_answers_pass: RwLock::new(()),
+            statistics_carried_out: AtomicU32::new(0),
         })
     }
 
@@ -66,6 +74,26 @@ impl LossyStore {
         self.answers_pass.write().await
     }
 
+    /// Loses the answers of the next writes of statistics.
+    pub fn lose_statistics(&self, count: u32) {
+        self.statistics_to_lose.store(count, Ordering::SeqCst);
+    }
+
+    /// Holds writes of statistics up on their way to the store until the guard is dropped.
+    pub async fn hold_statistics_up(&self) -> RwLockWriteGuard<'_, ()> {
+        self.statistics_pass.write().await
+    }
+
+    /// Holds answers to writes of statistics up on their way from the store until the guard is dropped.
+    pub async fn hold_statistics_answers_up(&self) -> RwLockWriteGuard<'_, ()> {
+        self.statistics_answers_pass.write().await
+    }
+
+    /// How many writes of statistics the store has carried out.
+    pub fn statistics_carried_out(&self) -> u32 {
+        self.statistics_carried_out.load(Ordering::SeqCst)
+    }
+
     /// How many claims the store has carried out.
     pub fn claims_carried_out(&self) -> u32 {
         self.claims_carried_out.load(Ordering::SeqCst)
@@ -73,7 +101,7 @@ impl LossyStore {
 
     /// Faults that are still to come.
     pub fn faults_left(&self) -> u32 {
-        let faults = [&self.claims_to_lose, &self.submits_to_lose, &self.looks_to_refuse];
+        let faults = [&self.claims_to_lose, &self.submits_to_lose, &self.looks_to_refuse, &self.statistics_to_lose];
         faults.iter().map(|left| left.load(Ordering::SeqCst)).sum()
     }
 }
@@ -188,6 +216,32 @@ passing_all_on! { BulkOperations:
     ) -> Option<BulkOperation>;
     fn stop_bulk(id: BulkId) -> Option<BulkOperation>;
     fn forget_bulks(age_ms: Millis, limit: usize) -> u64;
+}
+
+#[async_trait]
+impl Statistics for LossyStore {
+    async fn write_statistics(&self, server: &str, seq: i64, block: NewStatistics) -> StoreResult<Millis> {
+        let _ = self.statistics_pass.read().await;
+        let answer = self.store.write_statistics(server, seq, block).await?;
+        self.statistics_carried_out.fetch_add(1, Ordering::SeqCst);
+        let _ = self.statistics_answers_pass.read().await;
+        fault(&self.statistics_to_lose).map(|()| answer)
+    }
+    async fn statistics(&self, filter: StatisticsFilter, limit: usize) -> StoreResult<Vec<StoredStatistics>> {
+        self.store.statistics(filter, limit).await
+    }
+    async fn oldest_statistics(&self, filter: StatisticsFilter) -> StoreResult<Option<Millis>> {
+        self.store.oldest_statistics(filter).await
+    }
+    async fn merge_statistics(&self, gone: &[i64], block: NewStatistics) -> StoreResult<bool> {
+        self.store.merge_statistics(gone, block).await
+    }
+    async fn forget_statistics(&self, before: Millis, limit: usize) -> StoreResult<u64> {
+        self.store.forget_statistics(before, limit).await
+    }
+    async fn worker_counts(&self, limit: usize) -> StoreResult<Vec<WorkerCount>> {
+        self.store.worker_counts(limit).await
+    }
 }
 
 passing_all_on! { Workflows:

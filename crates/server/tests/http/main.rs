@@ -40,5 +40,6 @@ mod secrets;
 mod settings;
 mod shutdown;
 mod traces;
+mod statistics;
 mod unknown_outcome;
 mod workers;

@@ -13,7 +13,7 @@ use super::pool::{Outcome, Trouble};
 use super::rows::{epoch, run_id};
 use super::sql;
 use crate::decide::{Act, decide};
-use crate::{Changes, Completion, LeaseRef, QueueId, Verdict, Woken};
+use crate::{Changes, Completion, LeaseRef, QueueId, Settled, Verdict, Woken};
 
 impl PostgresStore {
     pub(super) async fn complete_runs(&self, done: &[Completion]) -> Outcome<Changes> {
@@ -32,8 +32,9 @@ impl PostgresStore {
         }
         let mut completed = HashMap::new();
         let mut freed: BTreeSet<(QueueId, String)> = BTreeSet::new();
-        let mut relatives = false;
+        let (mut relatives, mut settled) = (false, Vec::with_capacity(rows.len()));
         for row in rows {
+            settled.push(settled_by(&row)?);
             let lease = LeaseRef { run: run_id(&row, "run_id")?, epoch: epoch(&row, "epoch")? };
             completed.insert(lease, Verdict::Done { state: State::Completed, cancelling: false });
             relatives |= row.try_get::<_, bool>("has_relatives")?;
@@ -47,7 +48,7 @@ impl PostgresStore {
         if !freed.is_empty() {
             woken = self.unblock_after(&freed.into_iter().collect::<Vec<_>>()).await;
         }
-        woken.relatives = relatives;
+        (woken.relatives, woken.settled) = (relatives, settled);
         Ok(Changes { verdicts, woken })
     }
 
@@ -113,4 +114,9 @@ impl PostgresStore {
         }
         Ok(reasons)
     }
+}
+
+/// What a row of the statement that completes says of the run.
+pub(super) fn settled_by(row: &Row) -> Outcome<Settled> {
+    Ok(Settled::completed(row.try_get("lane_id")?, row.try_get("held_ms")?))
 }

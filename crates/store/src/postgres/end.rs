@@ -127,7 +127,7 @@ impl Writes {
             }
             self.freed.extend(row.key.clone().map(|key| (row.queue, key)));
         }
-        decision.wake(row.lane, now, &mut self.woken);
+        decision.wake(&row, now, &mut self.woken);
         if decision.next.state.is_ended() {
             records.live.remove(&row.run);
             records.ended.insert(row.run, decision.next.state);

@@ -32,6 +32,7 @@ mod schedules;
 mod secrets;
 mod settings;
 mod sql;
+mod statistics;
 mod submit;
 mod tls;
 mod traces;

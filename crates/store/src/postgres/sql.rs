@@ -45,6 +45,13 @@ statements! {
     READ_TRACE_FACTS = "read_trace_facts.pg.sql";
     LIST_PAUSES = "list_pauses.pg.sql";
     READ_RUN_TRACE = "read_run_trace.pg.sql";
+    WRITE_STATISTICS = "write_statistics.pg.sql";
+    LIST_STATISTICS = "list_statistics.pg.sql";
+    FIND_OLDEST_STATISTICS = "find_oldest_statistics.pg.sql";
+    MERGE_STATISTICS = "merge_statistics.pg.sql";
+    FORGET_STATISTICS = "forget_statistics.pg.sql";
+    FORGET_STATISTICS_SERVERS = "forget_statistics_servers.pg.sql";
+    COUNT_WORKERS_BY_STATUS = "count_workers_by_status.pg.sql";
     WRITE_EVENTS = "write_events.pg.sql";
     READ_EVENT_CLOCK = "read_event_clock.sql";
     LIST_EVENTS = "list_events.pg.sql";

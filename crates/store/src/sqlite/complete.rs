@@ -8,7 +8,7 @@ use super::connection::Sql;
 use super::end::{self, Batch, Relatives};
 use super::{rows, statements};
 use crate::decide::{self, Act};
-use crate::{Changes, Completion, QueueId, StoreError, StoreResult, Verdict};
+use crate::{Changes, Completion, LaneId, QueueId, Settled, StoreError, StoreResult, Verdict};
 
 pub(super) fn complete(sql: &Sql<'_>, done: &[Completion]) -> StoreResult<Changes> {
     let mut batch = Batch::new(sql, 0.0);
@@ -18,6 +18,7 @@ pub(super) fn complete(sql: &Sql<'_>, done: &[Completion]) -> StoreResult<Change
 
 struct Completed {
     queue: QueueId,
+    lane: LaneId,
     worker: Option<WorkerId>,
     failures: u32,
     losses: u32,
@@ -42,6 +43,7 @@ pub(super) fn one(sql: &Sql<'_>, batch: &mut Batch<'_>, completion: &Completion)
             key: row.get(6)?,
             affinity: row.get(7)?,
             relatives: Relatives::of(row, 8)?,
+            lane: row.get(11)?,
         })
     })?;
     let Some(completed) = completed else { return refuse(sql, completion) };
@@ -70,6 +72,8 @@ pub(super) fn one(sql: &Sql<'_>, batch: &mut Batch<'_>, completion: &Completion)
     }
     batch.tell(lease.run, &completed.relatives)?;
     batch.lease_ended(completed.worker, completed.queue, completed.key.as_deref(), &Act::Complete);
+    let held_ms = completed.claimed_at.map(|claimed_at| sql.now - claimed_at);
+    batch.settled(Settled::completed(completed.lane, held_ms));
     Ok(Verdict::Done { state: State::Completed, cancelling: false })
 }
 

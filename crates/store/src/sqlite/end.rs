@@ -9,7 +9,7 @@ use rusqlite::params;
 use super::connection::Sql;
 use super::{rows, statements};
 use crate::decide::{self, Act, Decision, LiveRow, Place};
-use crate::{Changes, Due, LaneId, LeaseRef, QueueId, StoreResult, Verdict, Woken};
+use crate::{Changes, Due, LaneId, LeaseRef, QueueId, Settled, StoreResult, Verdict, Woken};
 
 /// Blocked runs of a key that one lease end makes claimable when the key has no limit any more.
 const UNBLOCKED_MAX: i64 = 100;
@@ -118,7 +118,7 @@ impl<'a> Batch<'a> {
         if decision.end.is_some() {
             self.lease_ended(row.worker, row.queue, row.key.as_deref(), act);
         }
-        decision.wake(row.lane, self.sql.now, &mut self.woken);
+        decision.wake(row, self.sql.now, &mut self.woken);
         Ok(Ok(decision))
     }
 
@@ -139,6 +139,11 @@ impl<'a> Batch<'a> {
         {
             self.keys.push((queue, key.to_owned()));
         }
+    }
+
+    /// Notes a run that has ended.
+    pub(super) fn settled(&mut self, settled: Settled) {
+        self.woken.settled.push(settled);
     }
 
     /// Settles counters and keys. Returns who is to be woken.

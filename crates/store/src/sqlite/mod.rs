@@ -27,6 +27,7 @@ mod schedules;
 mod secrets;
 mod settings;
 mod statements;
+mod statistics;
 mod submit;
 #[cfg(test)]
 mod tests;

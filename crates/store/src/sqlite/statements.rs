@@ -26,6 +26,15 @@ statements! {
     READ_TRACE_FACTS = "read_trace_facts.sqlite.sql";
     LIST_PAUSES = "list_pauses.sqlite.sql";
     READ_RUN_TRACE = "read_run_trace.sqlite.sql";
+    NOTE_STATISTICS_SERVER = "note_statistics_server.sqlite.sql";
+    INSERT_STATISTICS = "insert_statistics.sqlite.sql";
+    LIST_STATISTICS = "list_statistics.sqlite.sql";
+    FIND_OLDEST_STATISTICS = "find_oldest_statistics.sqlite.sql";
+    HAS_STATISTICS = "has_statistics.sqlite.sql";
+    DELETE_STATISTICS = "delete_statistics.sqlite.sql";
+    FORGET_STATISTICS = "forget_statistics.sqlite.sql";
+    FORGET_STATISTICS_SERVERS = "forget_statistics_servers.sqlite.sql";
+    COUNT_WORKERS_BY_STATUS = "count_workers_by_status.sqlite.sql";
     MOVE_EVENT_CLOCK = "move_event_clock.sqlite.sql";
     INSERT_EVENTS = "insert_events.sqlite.sql";
     READ_EVENT_CLOCK = "read_event_clock.sql";

@@ -1,6 +1,6 @@
 //! Leases, and what became of a verb on them.
 
-use baton_core::{Epoch, LeaseEnd, Millis, Refused, RunId, State, WorkerId};
+use baton_core::{Epoch, LeaseEnd, Millis, Reason, Refused, RunId, State, WorkerId};
 use bytes::Bytes;
 
 use super::LaneId;
@@ -48,6 +48,30 @@ pub struct Woken {
     pub later: Vec<(LaneId, Millis)>,
     /// A run has ended that has a parent or children: [`crate::Workflows::deliver`] has something to do.
     pub relatives: bool,
+    /// Runs that have ended, and leases that have, for those who count.
+    pub settled: Vec<Settled>,
+}
+
+/// A run that has ended, or is no longer held.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settled {
+    /// Its lane.
+    pub lane: LaneId,
+    /// The state it is in now.
+    pub state: State,
+    /// How its lease ended, if somebody held it.
+    pub end: Option<LeaseEnd>,
+    /// Why it failed or was cancelled, if it has.
+    pub reason: Option<Reason>,
+    /// How long it was held, if somebody held it.
+    pub held_ms: Option<Millis>,
+}
+
+impl Settled {
+    /// A run that was completed.
+    pub(crate) fn completed(lane: LaneId, held_ms: Option<Millis>) -> Settled {
+        Settled { lane, state: State::Completed, end: Some(LeaseEnd::Completed), reason: None, held_ms }
+    }
 }
 
 /// What became of a verb on several runs.

@@ -37,7 +37,7 @@ async fn a_lost_workers_runs_come_back(rig: Rig) {
         state: State::Pending,
     };
     assert_eq!((expired.runs, expired.more), (vec![taken], false));
-    assert_eq!(expired.woken, Woken { lanes: vec![lane.lane], later: vec![], relatives: false });
+    assert_eq!((expired.woken.lanes, expired.woken.later, expired.woken.relatives), (vec![lane.lane], vec![], false));
     let record = rig.record(held.run).await;
     assert_eq!((record.state, record.losses, record.failures, record.worker), (State::Pending, 1, 0, None));
     assert!(record.error.is_some_and(|error| error.contains("sign of life")));
@@ -144,7 +144,10 @@ async fn an_attempt_that_takes_too_long_is_retried_and_then_failed(rig: Rig) {
     rig.clock.advance(1);
     let expired = rig.reap().await;
     assert_eq!((expired.runs[0].end, expired.runs[0].state), (LeaseEnd::TimedOut, State::Pending));
-    assert_eq!(expired.woken, Woken { lanes: vec![], later: vec![(lane.lane, 1_000)], relatives: false });
+    assert_eq!(
+        (expired.woken.lanes, expired.woken.later, expired.woken.relatives),
+        (vec![], vec![(lane.lane, 1_000)], false)
+    );
     let record = rig.record(held.run).await;
     assert_eq!((record.failures, record.losses, record.due_at), (1, 0, START + 5_000));
     let shown = rig.shown(worker).await;

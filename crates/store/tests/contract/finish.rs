@@ -22,7 +22,8 @@ async fn a_completed_run_keeps_its_output_and_its_history(rig: Rig) {
     let output = vec![0, 255, 7];
     let done_with = Completion { lease: held, output: Some(output.clone().into()) };
     let changes = rig.store.complete(vec![done_with]).await.unwrap();
-    assert_eq!(changes, Changes { verdicts: vec![done(State::Completed)], woken: Woken::default() });
+    assert_eq!(changes.verdicts, [done(State::Completed)]);
+    assert_eq!((changes.woken.lanes, changes.woken.later), (vec![], vec![]));
     let record = rig.record(held.run).await;
     assert_eq!((record.state, record.ended_at, record.reason), (State::Completed, Some(START + 200), None));
     assert_eq!((record.worker, record.epoch, record.error), (Some(worker), held.epoch, None));
@@ -46,7 +47,7 @@ async fn a_run_given_back_waits_at_the_front_and_costs_no_budget(rig: Rig) {
     rig.clock.advance(100);
     let changes = rig.store.give_back(vec![(held, "no disk left".into())]).await.unwrap();
     assert_eq!(changes.verdicts, [done(State::Pending)]);
-    assert_eq!(changes.woken, Woken { lanes: vec![lane.lane], later: vec![], relatives: false });
+    assert_eq!((changes.woken.lanes, changes.woken.later, changes.woken.relatives), (vec![lane.lane], vec![], false));
     let record = rig.record(held.run).await;
     assert_eq!((record.state, record.failures, record.losses, record.worker), (State::Pending, 0, 0, None));
     assert_eq!((record.claimed_at, record.started_at, record.timeout_at), (None, None, None));
@@ -65,7 +66,10 @@ async fn a_sleeping_run_is_claimable_exactly_when_due(rig: Rig) {
     let (worker, held) = rig.held(run(lane)).await;
     let changes = rig.store.sleep(vec![(held, Due::After(700))]).await.unwrap();
     assert_eq!(changes.verdicts, [done(State::Sleeping)]);
-    assert_eq!(changes.woken, Woken { lanes: vec![], later: vec![(lane.lane, 700)], relatives: false });
+    assert_eq!(
+        (changes.woken.lanes, changes.woken.later, changes.woken.relatives),
+        (vec![], vec![(lane.lane, 700)], false)
+    );
     let record = rig.record(held.run).await;
     assert_eq!((record.state, record.due_at, record.worker), (State::Sleeping, START + 700, None));
     assert_eq!(rig.shown(worker).await.active, 0);
@@ -83,7 +87,7 @@ async fn a_nap_that_is_over_at_once_wakes_its_lane(rig: Rig) {
     let (worker, held) = rig.held(run(lane)).await;
     let changes = rig.store.sleep(vec![(held, Due::At(START - 5))]).await.unwrap();
     assert_eq!(changes.verdicts, [done(State::Sleeping)]);
-    assert_eq!(changes.woken, Woken { lanes: vec![lane.lane], later: vec![], relatives: false });
+    assert_eq!((changes.woken.lanes, changes.woken.later, changes.woken.relatives), (vec![lane.lane], vec![], false));
     assert_eq!(rig.claim_ids(worker, lane, 1).await, [held.run]);
 }
 

@@ -40,6 +40,7 @@ mod schedules_fire;
 mod secrets;
 mod servers;
 mod settings;
+mod statistics;
 mod submit;
 mod traces;
 mod workers;

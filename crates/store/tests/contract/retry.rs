@@ -27,7 +27,10 @@ async fn a_failed_attempt_is_retried_with_backoff_until_the_budget_is_used_up(ri
     let (worker, first) = rig.held(retried(lane, 3)).await;
     let changes = rig.store.fail(vec![(first, error())], 0.5).await.unwrap();
     assert_eq!(changes.verdicts, [done(State::Pending)]);
-    assert_eq!(changes.woken, Woken { lanes: vec![], later: vec![(lane.lane, 1_000)], relatives: false });
+    assert_eq!(
+        (changes.woken.lanes, changes.woken.later, changes.woken.relatives),
+        (vec![], vec![(lane.lane, 1_000)], false)
+    );
     let record = rig.record(first.run).await;
     assert_eq!((record.state, record.failures, record.due_at), (State::Pending, 1, START + 1_000));
     assert_eq!((record.error.as_deref(), record.reason), (Some("it broke"), None));

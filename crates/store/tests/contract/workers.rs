@@ -218,7 +218,9 @@ async fn going_offline_gives_everything_back_at_once(rig: Rig) {
     rig.start(lease(&held[1])).await;
     let change = rig.store.set_worker(worker, WorkerStatus::Offline, "deregistered").await.unwrap().unwrap();
     assert_eq!(change.given_back, 3);
-    assert_eq!(sorted(change.woken), Woken { lanes: vec![ios.lane, android.lane], later: vec![], relatives: false });
+    let woken = sorted(change.woken);
+    assert_eq!((woken.lanes, woken.later), (vec![ios.lane, android.lane], vec![]));
+    assert!(woken.settled.iter().all(|one| one.end == Some(baton_core::LeaseEnd::GivenBack)));
     for held in &held {
         let record = rig.record(held.run).await;
         assert_eq!((record.state, record.losses, record.error.as_deref()), (State::Pending, 0, Some("deregistered")));

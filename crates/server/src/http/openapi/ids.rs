@@ -107,6 +107,7 @@ const OPERATION_IDS: &[(&str, &str, &str)] = &[
     ("post", "/api/v1/secrets/rotate", "rotateSecret"),
     ("get", "/api/v1/settings", "listSettings"),
     ("patch", "/api/v1/settings", "changeSettings"),
+    ("get", "/api/v1/statistics", "getStatistics"),
     ("options", "/api/v1/uploads", "getUploadOptions"),
     ("post", "/api/v1/uploads", "createUpload"),
     ("delete", "/api/v1/uploads/{id}", "deleteUpload"),

@@ -186,8 +186,9 @@ async fn put_in(app: &App, wanted: Wanted) -> Result<SubmittedBuild, Error> {
     drop(admission);
     if submitted.is_new {
         app.metrics.submit.runs.inc();
+        app.metrics.series.submitted(std::iter::once(lane.lane));
         app.metrics.retry.runs.inc_by(u64::from(retry_of.is_some()));
-        app.after().wake(&Woken { lanes: vec![lane.lane], later: vec![], relatives: false });
+        app.after().wake(&Woken { lanes: vec![lane.lane], ..Woken::default() });
         app.events.submitted([(submitted.run, lane.lane)].into_iter());
     }
     let state = match submitted.is_new {

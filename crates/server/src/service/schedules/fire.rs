@@ -124,6 +124,7 @@ pub(super) fn tell(app: &App, schedule: &Schedule, lane: Lane, started: &[Submit
         }
     }
     app.metrics.submit.runs.inc_by(new);
+    app.metrics.series.submitted((0..new).map(|_| lane.lane));
     app.metrics.fires.inc_by(new);
     app.after().wake(&woken);
 }

@@ -68,6 +68,7 @@ pub async fn many(
             ChildAnswer::Started(child) => {
                 if child.is_new {
                     app.metrics.submit.runs.inc();
+                    app.metrics.series.submitted(std::iter::once(lane));
                     note(&mut woken, lane, &child);
                     app.events.submitted([(child.run, lane)].into_iter());
                 }

@@ -39,6 +39,7 @@ pub async fn one(app: &App, lease: LeaseRef, input: Bytes) -> Result<Submitted, 
     if next.is_new {
         app.metrics.complete.runs.inc();
         app.metrics.submit.runs.inc();
+        app.metrics.series.submitted(std::iter::once(lane.lane));
         app.metrics.queues.let_go(run, true);
         note(&mut answer.woken, lane.lane, &next);
     }

@@ -54,6 +54,7 @@ async fn after_completed(app: &App, record: RunRecord, key: Option<&str>) -> Res
     }
     app.metrics.retry.runs.inc();
     app.metrics.submit.runs.inc();
+    app.metrics.series.submitted(std::iter::once(lane.lane));
     let mut woken = Woken::default();
     note(&mut woken, lane.lane, &submitted);
     app.after().wake(&woken);

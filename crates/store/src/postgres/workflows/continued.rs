@@ -3,6 +3,7 @@
 use baton_core::{Refused, RunId, State};
 
 use super::super::PostgresStore;
+use super::super::complete::settled_by;
 use super::super::end::Records;
 use super::super::params::params;
 use super::super::pool::{Outcome, Trouble};
@@ -71,10 +72,12 @@ impl PostgresStore {
         self.note_claimable(&taken, &runs);
         let mut woken = Woken::default();
         for row in &done {
+            let settled = settled_by(row)?;
             if let (Some(key), true) = (row.try_get("key")?, row.try_get("others_may_wait")?) {
                 let freed: (QueueId, String) = (row.try_get("queue_id")?, key);
                 woken = self.unblock_after(&[freed]).await;
             }
+            woken.settled.push(settled);
         }
         match submitted.due_at > submitted.submitted_at {
             true => woken.later(next.lane.lane, submitted.due_at - submitted.submitted_at),

@@ -1,0 +1,94 @@
+//! Numbers about queues, workers and pools, as series. docs/adr/0028 has the reasons.
+//!
+//! * [`Measure`]: what is measured, and how two measurements of the same time are put together.
+//! * [`Histogram`]: how long things took, within a known error.
+//! * [`Bucket`], [`Block`]: what happened in a stretch of time.
+//! * [`Resolution`]: how long it is kept, and how exactly.
+//! * [`Window`]: the moments of a chart.
+
+mod bucket;
+mod code;
+mod histogram;
+mod measure;
+mod rollup;
+
+pub use bucket::{Block, Bucket, Kind, Numbers, Subject};
+pub use code::Unreadable;
+pub use histogram::{ERROR_MAX, Histogram, SPAN_MS_MAX};
+pub use measure::{MEASURES, Measure, Together};
+pub use rollup::{DAY, HOUR, KEPT, MINUTE, Resolution, STEP, kept_since};
+
+use crate::Millis;
+
+/// The last moment that is a multiple of a step and not later.
+pub fn floor(at: Millis, step_ms: Millis) -> Millis {
+    at - at.rem_euclid(step_ms)
+}
+
+/// The moments of a chart, each the beginning of a step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Window {
+    /// The first moment.
+    pub from: Millis,
+    /// How far the moments are apart: a multiple of the length of a bucket.
+    pub step_ms: Millis,
+    /// How many there are.
+    pub count: usize,
+    /// What is looked at.
+    pub resolution: Resolution,
+}
+
+impl Window {
+    /// The steps that touch a stretch, at the finest resolution that is kept for all of it. Steps are made longer until there
+    /// are at most so many points.
+    pub fn new(from: Millis, until: Millis, now: Millis, points_max: usize) -> Window {
+        let fits = |resolution: &Resolution| {
+            let shown = resolution.shown_ms();
+            let step = resolution.step_ms();
+            until - from <= shown && from >= floor(now, step) + step - shown
+        };
+        let resolution = Resolution::ALL.into_iter().find(fits).unwrap_or(Resolution::Hours);
+        let base = resolution.step_ms();
+        let wanted = |from: Millis, step: Millis| {
+            let span = (until - floor(from, step)).max(1);
+            (span + step - 1) / step
+        };
+        let most = points_max.max(1) as Millis;
+        let mut times = (wanted(from, base) + most - 1) / most;
+        // A longer step begins earlier, and may need one more.
+        while wanted(from, base * times) > most && most > 1 {
+            times += 1;
+        }
+        let step_ms = base * times;
+        let from = floor(from, step_ms);
+        let count = ((until - from).max(1) + step_ms - 1) / step_ms;
+        Window { from, step_ms, count: count as usize, resolution }
+    }
+
+    /// The last of so much time, up to the step that is being filled.
+    pub fn last(resolution: Resolution, now: Millis, points_max: usize) -> Window {
+        let step = resolution.step_ms();
+        let until = floor(now, step) + step;
+        Window::new(until - resolution.shown_ms(), until, now, points_max)
+    }
+
+    /// The moment after the last step.
+    pub fn until(&self) -> Millis {
+        self.from + self.step_ms * self.count as Millis
+    }
+
+    /// The moments.
+    pub fn times(&self) -> impl Iterator<Item = Millis> + use<> {
+        let Window { from, step_ms, count, .. } = *self;
+        (0..count as Millis).map(move |index| from + index * step_ms)
+    }
+
+    /// The step that a moment is in.
+    pub fn index(&self, at: Millis) -> Option<usize> {
+        let is_inside = (self.from..self.until()).contains(&at);
+        is_inside.then(|| ((at - self.from) / self.step_ms) as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests;

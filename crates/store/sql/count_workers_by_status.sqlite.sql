@@ -1,0 +1,5 @@
+-- How many workers of each namespace have which status.
+select workers.namespace, worker_live.status, count(*)
+from workers join worker_live on worker_live.worker_id = workers.worker_id
+group by workers.namespace, worker_live.status
+limit ?1

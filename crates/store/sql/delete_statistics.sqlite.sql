@@ -1,0 +1,2 @@
+-- Deletes a block of statistics.
+delete from statistics where number = ?1
