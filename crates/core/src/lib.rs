@@ -16,6 +16,7 @@
 //! * [`payload`]: what stands for a payload that is kept elsewhere.
 //! * [`pools`]: runners, claims of them, and how many there should be.
 //! * [`token`]: credentials, derived or hashed.
+//! * [`webhooks`]: where webhooks may call, when they try again, how they sign.
 //! * [`id`]: identifiers of runs and workers, and the fence.
 
 #![warn(missing_docs)]
@@ -39,6 +40,7 @@ pub mod span;
 pub mod state;
 pub mod step;
 pub mod token;
+pub mod webhooks;
 
 pub use answered::Answered;
 pub use id::{Epoch, IdSuffix, RunId, WorkerId, mark};

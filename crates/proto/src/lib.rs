@@ -18,6 +18,7 @@ mod settings;
 mod time;
 #[cfg(feature = "grpc")]
 pub mod v1;
+mod webhook;
 #[cfg(feature = "schema")]
 pub mod words;
 mod work;
@@ -33,6 +34,7 @@ pub use schedule::*;
 pub use secrets::*;
 pub use settings::*;
 pub use time::Time;
+pub use webhook::*;
 pub use work::*;
 
 use serde::{Deserialize, Serialize};

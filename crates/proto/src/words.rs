@@ -50,6 +50,8 @@ words! {
     ClaimPhase: "How far a runner of a claim is." = ["registering", "registered", "running"];
     BuilderStatus: "What a builder does." = ["idle", "building", "offline"];
     BuildEnd: "How a build ended." = ["success", "failed"];
+    WebhookState: "Whether a webhook is called." = ["active", "paused", "disabled"];
+    DeliveryState: "Where a delivery stands." = ["waiting", "delivered", "dead"];
     StorageKind: "Where files are kept." = ["directory", "s3"];
     StorageStatus: "Whether a storage can be used." = ["ok", "unavailable"];
 }

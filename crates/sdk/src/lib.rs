@@ -64,6 +64,7 @@ mod schedules;
 mod tls;
 mod transfer;
 mod upload;
+mod webhooks;
 mod worker;
 mod workers;
 mod workflow;

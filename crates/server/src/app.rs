@@ -38,6 +38,7 @@ use crate::settings::LiveSettings;
 use crate::store_time::StoreTime;
 use crate::tls::Tls;
 use crate::watch::Watchers;
+use crate::webhooks::{WebhookSignals, Webhooks};
 use crate::workers::Workers;
 use crate::{Error, Settings, service};
 
@@ -111,6 +112,8 @@ pub struct Parts {
     pub deadlines: Bell,
     /// What happens, for those who listen.
     pub events: Arc<Events>,
+    /// Events that are told by calls.
+    pub webhooks: Webhooks,
     /// What this server knows of runner pools.
     pub pools: RunnerPools,
     pub time: StoreTime,
@@ -170,7 +173,8 @@ impl App {
         let news = service::news::start(store.clone());
         let pool_names = Arc::new(PoolNames::new(store.clone()));
         let names = Names { lanes: lanes.clone(), pools: pool_names.clone() };
-        let events = Arc::new(Events::start(store.clone(), names, &*entropy, news.clone()));
+        let signals = Arc::new(WebhookSignals::new(store.clock().clone()));
+        let events = Arc::new(Events::start(store.clone(), names, &*entropy, news.clone(), signals.clone()));
         let dispatcher = Arc::new(Dispatcher::new(
             store.clone(),
             lanes.clone(),
@@ -198,7 +202,7 @@ impl App {
         let audit = Arc::new(Audit::new(store.clone(), sink, metrics.clone()));
         let keys = Keys::new(store.clone(), audit.clone(), &settings, live.clone());
         let backlogs = Backlogs::new(store.clone(), live.clone());
-        Ok(App(Arc::new(Parts {
+        let app = App(Arc::new(Parts {
             submits: service::submit::coalescer(
                 store.clone(),
                 dispatcher.clone(),
@@ -231,6 +235,7 @@ impl App {
             key_workers: service::builds::git::KeyWorkers::default(),
             log_news: Watchers::default(),
             events: events.clone(),
+            webhooks: Webhooks::new(signals),
             pools: RunnerPools::new(
                 &store,
                 &settings,
@@ -267,7 +272,9 @@ impl App {
             secrets,
             run_lanes: service::payloads::RunLanes::default(),
             news,
-        })))
+        }));
+        app.webhooks.start(&app).await?;
+        Ok(app)
     }
 
     /// Has connections encrypted. To be called before [`crate::serve`].

@@ -52,6 +52,7 @@ mod store_time;
 pub mod tls;
 mod verb_metrics;
 mod watch;
+pub mod webhooks;
 mod workers;
 
 pub use app::{App, Parts};
@@ -149,6 +150,7 @@ pub async fn serve(app: App, listener: impl Listener, shutdown: impl Future<Outp
     });
     connection::serve(&app, listener, router, stop).await;
     loops.cancel();
+    app.webhooks.stop().await;
     app.events.stop().await;
     app.store.close().await;
 }

@@ -25,6 +25,8 @@ mod schedule_types;
 mod schedules;
 pub mod sqlite;
 mod types;
+mod webhook_types;
+mod webhooks;
 mod workflow_types;
 mod workflows;
 
@@ -39,6 +41,8 @@ pub use runner_types::*;
 pub use schedule_types::*;
 pub use schedules::{Namespaces, Schedules};
 pub use types::*;
+pub use webhook_types::*;
+pub use webhooks::Webhooks;
 pub use workflow_types::*;
 pub use workflows::Workflows;
 
@@ -89,7 +93,7 @@ pub type StoreResult<T> = Result<T, StoreError>;
 /// The kernel's verbs, and what is around them. Implementations answer alike: one contract suite runs on all.
 #[async_trait]
 pub trait Store:
-    Builds + Workflows + Payloads + Schedules + Namespaces + Pools + Events + Send + Sync + fmt::Debug
+    Builds + Workflows + Payloads + Schedules + Namespaces + Pools + Events + Webhooks + Send + Sync + fmt::Debug
 {
     /// `sqlite` or `postgres`.
     fn kind(&self) -> &'static str;

@@ -23,5 +23,6 @@ pub mod serve;
 pub mod settings;
 pub mod storage;
 pub mod submit;
+pub mod webhook;
 pub mod worker;
 pub mod workflow;

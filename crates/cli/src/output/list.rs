@@ -4,8 +4,8 @@ use baton::ClientError;
 use baton::proto::{
     AuditLine, AuditPage, BuildPage, ClaimPage, History, HistoryEvent, KeyView, Keys, ListedBuild, ListedClaim,
     NamespacePage, NamespaceView, NextFires, PoolPage, PoolView, QueueView, Queues, RunPage, RunView, RunnerPage,
-    RunnerView, ScheduleFire, ScheduleFires, SchedulePage, ScheduleView, SettingList, SettingView, Time, WorkerPage,
-    WorkerView,
+    RunnerView, ScheduleFire, ScheduleFires, SchedulePage, ScheduleView, SettingList, SettingView, Time,
+    WebhookDelivery, WebhookDeliveryPage, WebhookPage, WebhookView, WorkerPage, WorkerView,
 };
 use clap::Args;
 use serde::Serialize;
@@ -66,6 +66,8 @@ lists! {
     Queues { queues: QueueView, cursor next_cursor }
     Keys { keys: KeyView, cursor next_cursor }
     SettingList { settings: SettingView }
+    WebhookPage { webhooks: WebhookView, cursor next_cursor }
+    WebhookDeliveryPage { deliveries: WebhookDelivery, cursor next_cursor }
     History { events: HistoryEvent }
 }
 

@@ -49,6 +49,7 @@ mod tls;
 mod two_servers;
 mod verdict;
 mod wait;
+mod webhooks;
 mod wire;
 mod workflows;
 

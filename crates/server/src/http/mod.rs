@@ -18,6 +18,7 @@ mod runs;
 mod schedules;
 mod secrets;
 mod settings;
+mod webhooks;
 mod workers;
 
 pub(crate) use cors::Origins;

@@ -12,7 +12,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::{
-    builds, events, keys, leases, namespaces, operations, pools, queues, runs, schedules, secrets, settings, workers,
+    builds, events, keys, leases, namespaces, operations, pools, queues, runs, schedules, secrets, settings, webhooks,
+    workers,
 };
 use crate::App;
 
@@ -31,6 +32,7 @@ use crate::App;
         (name = "namespaces", description = "Parts of the installation that see nothing of each other"),
         (name = "queues", description = "Depth, pause and limits"),
         (name = "events", description = "What happens, as it happens"),
+        (name = "webhooks", description = "Events that are told by calls"),
         (name = "keys", description = "API keys and the audit log"),
         (name = "settings", description = "Settings that are changed while the servers run"),
         (name = "builds", description = "Builds of source archives, for their submitters: the protocol of Expo Free Agent, and what Baton adds to it"),
@@ -117,6 +119,7 @@ pub(super) fn documented() -> (Router<App>, serde_json::Value) {
         .routes(routes!(operations::readyz))
         .routes(routes!(operations::metrics))
         .routes(routes!(operations::errors))
+        .merge(webhooks::routes())
         .merge(pools::routes())
         .merge(builds::routes())
         .split_for_parts();

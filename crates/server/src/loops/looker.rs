@@ -86,6 +86,7 @@ pub(super) async fn listen(app: App, stop: CancellationToken) {
                 let _ = app.refresh_namespaces().await;
                 let _ = app.secrets.refresh().await;
                 let _ = app.events.look().await;
+                app.webhooks.signals.changed();
                 let look = pass(&app).await;
                 tracing::debug!(?look, "some hints may have been missed");
             }
@@ -101,6 +102,7 @@ pub(super) async fn listen(app: App, stop: CancellationToken) {
                 if events {
                     // Looked for now and then, too.
                     let _ = app.events.look().await;
+                    app.webhooks.signals.changed();
                 }
                 runs.into_iter().for_each(|run| app.inboxes.news(run));
                 workers.into_iter().for_each(|worker| app.workers.tell(worker));

@@ -34,8 +34,10 @@ pub(super) async fn pass(app: &App) -> Result<String, Error> {
         }
     }
     let events = super::events::forget(app).await?;
+    let deliveries = super::webhooks::forget(app).await?;
     let Retained { runs, workers, audit } = all;
     Ok(format!(
-        "{runs} runs, {workers} workers, {audit} audit lines, {fires} fires of schedules, {events} batches of events deleted"
+        "{runs} runs, {workers} workers, {audit} audit lines, {fires} fires of schedules, {events} batches of events, {deliveries} \
+         deliveries of webhooks deleted"
     ))
 }

@@ -26,6 +26,7 @@ pub mod settings;
 pub mod sleep;
 pub mod start;
 pub mod submit;
+pub mod webhooks;
 pub mod workers;
 pub mod workflows;
 

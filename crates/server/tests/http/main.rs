@@ -39,4 +39,5 @@ mod secrets;
 mod settings;
 mod shutdown;
 mod unknown_outcome;
+mod webhooks;
 mod workers;

@@ -25,6 +25,7 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (16, "key_life", include_str!("../../migrations/postgres/0016_key_life.sql")),
     (17, "secrets", include_str!("../../migrations/postgres/0017_secrets.sql")),
     (18, "events", include_str!("../../migrations/postgres/0018_events.sql")),
+    (21, "webhooks", include_str!("../../migrations/postgres/0021_webhooks.sql")),
 ];
 
 /// The newest migration that was applied and the last one known, if it is newer.

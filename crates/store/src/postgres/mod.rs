@@ -33,6 +33,7 @@ mod settings;
 mod sql;
 mod submit;
 mod tls;
+mod webhooks;
 mod workers;
 mod workflows;
 

@@ -25,6 +25,26 @@ pub(super) const OFTEN: [&str; 11] = [
 ];
 
 statements! {
+    ADD_WEBHOOK = "add_webhook.pg.sql";
+    READ_WEBHOOK = "read_webhook.pg.sql";
+    HOLD_WEBHOOK = "hold_webhook.pg.sql";
+    FIND_WEBHOOK = "find_webhook.pg.sql";
+    LIST_WEBHOOKS = "list_webhooks.pg.sql";
+    LIVE_WEBHOOKS = "live_webhooks.sql";
+    CHANGE_WEBHOOK = "change_webhook.pg.sql";
+    DELETE_WEBHOOK = "delete_webhook.pg.sql";
+    MOVE_WEBHOOK = "move_webhook.pg.sql";
+    ADD_DELIVERIES = "add_deliveries.pg.sql";
+    CLAIM_DELIVERIES = "claim_deliveries.pg.sql";
+    NEXT_DELIVERY = "next_delivery.pg.sql";
+    SETTLE_DELIVERY = "settle_delivery.pg.sql";
+    NOTE_ATTEMPT = "note_attempt.pg.sql";
+    LIST_DELIVERIES = "list_deliveries.pg.sql";
+    REPLAY_DELIVERY = "replay_delivery.pg.sql";
+    READ_DELIVERY = "read_delivery.pg.sql";
+    REPLAY_DELIVERIES = "replay_deliveries.pg.sql";
+    COUNT_DEAD_DELIVERIES = "count_dead_deliveries.pg.sql";
+    FORGET_DELIVERIES = "forget_deliveries.pg.sql";
     WRITE_EVENTS = "write_events.pg.sql";
     READ_EVENT_CLOCK = "read_event_clock.sql";
     LIST_EVENTS = "list_events.pg.sql";

@@ -39,6 +39,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 16, name: "key_life", text: include_str!("../../migrations/sqlite/0016_key_life.sql") },
     Migration { version: 17, name: "secrets", text: include_str!("../../migrations/sqlite/0017_secrets.sql") },
     Migration { version: 18, name: "events", text: include_str!("../../migrations/sqlite/0018_events.sql") },
+    Migration { version: 21, name: "webhooks", text: include_str!("../../migrations/sqlite/0021_webhooks.sql") },
 ];
 
 /// Applies what is missing, all in one transaction.

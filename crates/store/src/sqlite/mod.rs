@@ -29,6 +29,7 @@ mod statements;
 mod submit;
 #[cfg(test)]
 mod tests;
+mod webhooks;
 mod workers;
 mod workflows;
 mod writer;

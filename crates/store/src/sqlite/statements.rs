@@ -10,6 +10,25 @@ macro_rules! statements {
 }
 
 statements! {
+    ADD_WEBHOOK = "add_webhook.sqlite.sql";
+    READ_WEBHOOK = "read_webhook.sqlite.sql";
+    FIND_WEBHOOK = "find_webhook.sqlite.sql";
+    LIST_WEBHOOKS = "list_webhooks.sqlite.sql";
+    LIVE_WEBHOOKS = "live_webhooks.sql";
+    CHANGE_WEBHOOK = "change_webhook.sqlite.sql";
+    DELETE_WEBHOOK = "delete_webhook.sqlite.sql";
+    MOVE_WEBHOOK = "move_webhook.sqlite.sql";
+    ADD_DELIVERY = "add_delivery.sqlite.sql";
+    CLAIM_DELIVERIES = "claim_deliveries.sqlite.sql";
+    NEXT_DELIVERY = "next_delivery.sqlite.sql";
+    SETTLE_DELIVERY = "settle_delivery.sqlite.sql";
+    NOTE_ATTEMPT = "note_attempt.sqlite.sql";
+    LIST_DELIVERIES = "list_deliveries.sqlite.sql";
+    REPLAY_DELIVERY = "replay_delivery.sqlite.sql";
+    READ_DELIVERY = "read_delivery.sqlite.sql";
+    REPLAY_DELIVERIES = "replay_deliveries.sqlite.sql";
+    COUNT_DEAD_DELIVERIES = "count_dead_deliveries.sqlite.sql";
+    FORGET_DELIVERIES = "forget_deliveries.sqlite.sql";
     MOVE_EVENT_CLOCK = "move_event_clock.sqlite.sql";
     INSERT_EVENTS = "insert_events.sqlite.sql";
     READ_EVENT_CLOCK = "read_event_clock.sql";

@@ -40,6 +40,7 @@ mod secrets;
 mod servers;
 mod settings;
 mod submit;
+mod webhooks;
 mod workers;
 mod workflows_children;
 mod workflows_ends;

@@ -1,6 +1,6 @@
 //! Examples of the bodies that everybody sends, by the name of their operation.
 
-pub(super) const EXAMPLES: [(&str, &str); 8] = [
+pub(super) const EXAMPLES: [(&str, &str); 9] = [
     (
         "submitRun",
         r#"{"queue": "mail", "type": "send", "input": {"to": "ada@example.org"}, "retry": {"max_attempts": 5}}"#,
@@ -21,11 +21,17 @@ pub(super) const EXAMPLES: [(&str, &str); 8] = [
         "createSchedule",
         r#"{"id": "nightly", "cron": "0 3 * * *", "time_zone": "Europe/Berlin", "run": {"queue": "mail", "type": "digest"}}"#,
     ),
+    (
+        "createWebhook",
+        r#"{"name": "ci", "url": "https://ci.example.org/baton", "filter": {"queue": "mail", "kinds": ["run.ended"]}}"#,
+    ),
 ];
 
 #[cfg(test)]
 mod tests {
-    use baton_proto::{Claim, CompleteRun, CreateSchedule, FailRun, Heartbeat, RegisterWorker, SubmitBatch, SubmitRun};
+    use baton_proto::{
+        Claim, CompleteRun, CreateSchedule, CreateWebhook, FailRun, Heartbeat, RegisterWorker, SubmitBatch, SubmitRun,
+    };
     use serde::de::DeserializeOwned;
 
     use super::*;
@@ -47,5 +53,6 @@ mod tests {
         read::<CompleteRun>("completeRun");
         read::<FailRun>("failRun");
         read::<CreateSchedule>("createSchedule");
+        read::<CreateWebhook>("createWebhook");
     }
 }

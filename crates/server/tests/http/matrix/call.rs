@@ -9,7 +9,7 @@ use crate::builds::rig::{BOUNDARY, Part, form};
 use crate::harness::Answer;
 
 /// What `{id}` is, by how a path begins.
-const IDS: [(&str, &str); 10] = [
+const IDS: [(&str, &str); 11] = [
     ("/api/v1/runs/", "<run>"),
     ("/api/v1/workers/", "<worker>"),
     ("/api/v1/builds/", "<git>"),
@@ -18,6 +18,7 @@ const IDS: [(&str, &str); 10] = [
     ("/api/v1/keys/", "<key>"),
     ("/api/v1/schedules/", "<schedule>"),
     ("/api/v1/uploads/", "<upload>"),
+    ("/api/v1/webhooks/", "<webhook>"),
     ("/api/v1/pools/", "<runner>"),
     ("/api/v1/runners/", "<runner>"),
 ];
@@ -26,7 +27,7 @@ const IDS: [(&str, &str); 10] = [
 const UNKNOWN: &str = "018bcfe5-6800-7000-8000-000000000000";
 
 /// What requests name things by, and a name that nothing has.
-const NAMES: [(&str, &str); 16] = [
+const NAMES: [(&str, &str); 18] = [
     ("run", UNKNOWN),
     ("worker", UNKNOWN),
     ("git", UNKNOWN),
@@ -37,6 +38,8 @@ const NAMES: [(&str, &str); 16] = [
     ("key", "key_000000000000"),
     ("schedule", "made-up"),
     ("upload", UNKNOWN),
+    ("webhook", UNKNOWN),
+    ("delivery", UNKNOWN),
     ("runner", UNKNOWN),
     ("pool", "made-up"),
     ("claim", "made-up"),
@@ -66,6 +69,7 @@ impl Row {
             ("{run_id}", "<claim>"),
             ("{sha256}", "<sum>"),
             ("{worker_id}", "<builder>"),
+            ("{delivery}", "<delivery>"),
             ("{which}", "source"),
         ] {
             path = path.replace(placeholder, thing);
@@ -97,6 +101,7 @@ impl Row {
             ("/api/v1/schedules/{", Renewed::Schedule),
             ("/api/v1/keys/{", Renewed::Key),
             ("/api/v1/uploads/{", Renewed::Upload),
+            ("/api/v1/webhooks/{", Renewed::Webhook),
         ];
         let part = parts.into_iter().find(|(begin, _)| self.path.starts_with(begin)).map(|(_, part)| part);
         part.filter(|_| self.method != "GET" || self.path == "/api/workers/poll")

@@ -115,7 +115,7 @@ async fn lists_of_a_foreign_namespace_are_refused(on: On) {
         assert_eq!(of(TEAM, Role::Foreign).await.status, 200, "{path}");
         assert_eq!(of("default", Role::Read).await.status, 200, "{path}");
     }
-    assert_eq!(asked, 6, "runs, workers, queues, schedules, pools and events");
+    assert_eq!(asked, 7, "runs, workers, queues, schedules, pools, events and webhooks");
 }
 
 fn pairs() -> impl Iterator<Item = (&'static Row, Role)> {
