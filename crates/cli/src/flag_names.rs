@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     /// The command, and which of its flags gives which field.
-    const FLAGS: [(&str, &str); 30] = [
+    const FLAGS: [(&str, &str); 33] = [
         (
             "run submit",
             "type=TYPE queue=--queue namespace=--namespace input=--input priority=--priority delay_ms=--delay \
@@ -127,6 +127,9 @@ mod tests {
         ("key create", "name=NAME scopes=--scope namespace=--namespace expires_in_ms=--expires-in"),
         ("key rotate", "overlap_ms=--overlap expires_in_ms=--expires-in"),
         ("audit list", "limit=--limit cursor=--cursor"),
+        ("webhook create", "name=NAME url=URL namespace=--namespace filter.queue=--queue filter.kinds=--kind"),
+        ("webhook set", "url=--url filter.queue=--queue filter.kinds=--kind"),
+        ("webhook rotate", "overlap_ms=--overlap"),
         (
             "submit",
             "platform=--platform project=--project priority=--priority baseImageId=--image \

@@ -25,7 +25,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use commands::{
     agent, audit, build, bulk, completion, context, doctor, events, key, login, man, namespace, pool, queue, run,
-    schedule, secret, serve, settings, stats, storage, submit, worker, workflow,
+    schedule, secret, serve, settings, stats, storage, submit, webhook, worker, workflow,
 };
 use connection::Connection;
 use exit::Exit;
@@ -125,6 +125,9 @@ enum Command {
     /// Make, look at and stop schedules: rules that start runs.
     #[command(subcommand)]
     Schedule(schedule::ScheduleCommand),
+    /// Have events told by calls, and look at what became of them.
+    #[command(subcommand)]
+    Webhook(webhook::WebhookCommand),
     /// Make, limit, disable and enable namespaces.
     #[command(subcommand)]
     Namespace(namespace::NamespaceCommand),
@@ -214,6 +217,7 @@ impl Command {
             | Command::Queue(_)
             | Command::Pool(_)
             | Command::Schedule(_)
+            | Command::Webhook(_)
             | Command::Namespace(_)
             | Command::Key(_)
             | Command::Secret(_)
@@ -249,6 +253,7 @@ async fn execute(cli: Cli) -> Result<(), Exit> {
         Command::Pool(command) => pool::execute(&connection.client()?, command).await,
         Command::Agent(args) => agent::agent(&connection, args).await,
         Command::Schedule(command) => schedule::execute(&connection, command).await,
+        Command::Webhook(command) => webhook::execute(&connection.client()?, command).await,
         Command::Namespace(command) => namespace::execute(&connection.client()?, command).await,
         Command::Key(command) => key::execute(&connection.client()?, command).await,
         Command::Secret(command) => secret::execute(&connection, command).await,

@@ -19,6 +19,7 @@
 //! * [`statistics`]: numbers as series, and how they are put together.
 //! * [`token`]: credentials, derived or hashed.
 //! * [`trace`]: the traces that runs are part of, and how their spans are called.
+//! * [`webhooks`]: where webhooks may call, when they try again, how they sign.
 //! * [`id`]: identifiers of runs and workers, and the fence.
 
 #![warn(missing_docs)]
@@ -45,6 +46,7 @@ pub mod statistics;
 pub mod step;
 pub mod token;
 pub mod trace;
+pub mod webhooks;
 
 pub use answered::Answered;
 pub use bulk::{BulkAction, BulkId, BulkState};

@@ -35,7 +35,7 @@ pub struct Event {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// Why: a run failed or was returned, a worker went offline, events were missed (`slow_reader`, `not_recorded` or
-    /// `forgotten`).
+    /// `forgotten`; webhooks also say `paused`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The worker that has or had the run, or that this is about.

@@ -20,6 +20,7 @@ mod statistics;
 mod time;
 #[cfg(feature = "grpc")]
 pub mod v1;
+mod webhook;
 #[cfg(feature = "schema")]
 pub mod words;
 mod work;
@@ -37,6 +38,7 @@ pub use secrets::*;
 pub use settings::*;
 pub use statistics::{Series, Statistics};
 pub use time::Time;
+pub use webhook::*;
 pub use work::*;
 
 use serde::{Deserialize, Serialize};

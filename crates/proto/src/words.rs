@@ -54,6 +54,8 @@ words! {
     BuildEnd: "How a build ended." = ["success", "failed"];
     StatisticsRange: "A stretch of time that ends now." = ["hour", "day", "month"];
     StatisticsBy: "What is listed besides sums." = ["queue", "pool"];
+    WebhookState: "Whether a webhook is called." = ["active", "paused", "disabled"];
+    DeliveryState: "Where a delivery stands." = ["waiting", "delivered", "dead"];
     StorageKind: "Where files are kept." = ["directory", "s3"];
     StorageStatus: "Whether a storage can be used." = ["ok", "unavailable"];
 }

@@ -67,6 +67,7 @@ mod statistics;
 mod tls;
 mod transfer;
 mod upload;
+mod webhooks;
 mod worker;
 mod workers;
 mod workflow;

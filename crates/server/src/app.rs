@@ -41,6 +41,7 @@ use crate::store_time::StoreTime;
 use crate::tls::Tls;
 use crate::traces::RunTraces;
 use crate::watch::Watchers;
+use crate::webhooks::{WebhookSignals, Webhooks};
 use crate::workers::Workers;
 use crate::{Error, Settings, service};
 
@@ -120,6 +121,8 @@ pub struct Parts {
     pub traces: Arc<RunTraces>,
     /// Numbers about queues, workers and pools, as series.
     pub statistics: Statistics,
+    /// Events that are told by calls.
+    pub webhooks: Webhooks,
     /// What this server knows of runner pools.
     pub pools: RunnerPools,
     pub time: StoreTime,
@@ -183,7 +186,9 @@ impl App {
         // A database that was restored must not give out positions again that somebody has seen.
         store.skip_events().await?;
         let traces = RunTraces::start(&settings, store.clone(), lanes.clone(), workers.clone(), entropy.clone());
-        let events = Arc::new(Events::start(store.clone(), names, &*entropy, news.clone(), traces.clone()));
+        let signals = Arc::new(WebhookSignals::new(store.clock().clone()));
+        let events =
+            Arc::new(Events::start(store.clone(), names, &*entropy, news.clone(), traces.clone(), signals.clone()));
         let dispatcher = Arc::new(Dispatcher::new(
             store.clone(),
             lanes.clone(),
@@ -211,7 +216,7 @@ impl App {
         let audit = Arc::new(Audit::new(store.clone(), sink, metrics.clone()));
         let keys = Keys::new(store.clone(), audit.clone(), &settings, live.clone());
         let backlogs = Backlogs::new(store.clone(), live.clone());
-        Ok(App(Arc::new(Parts {
+        let app = App(Arc::new(Parts {
             submits: service::submit::coalescer(
                 store.clone(),
                 dispatcher.clone(),
@@ -246,6 +251,7 @@ impl App {
             events: events.clone(),
             traces,
             statistics,
+            webhooks: Webhooks::new(signals),
             pools: RunnerPools::new(
                 &store,
                 &settings,
@@ -283,7 +289,9 @@ impl App {
             secrets,
             run_lanes: service::payloads::RunLanes::default(),
             news,
-        })))
+        }));
+        app.webhooks.start(&app).await?;
+        Ok(app)
     }
 
     /// Has connections encrypted. To be called before [`crate::serve`].

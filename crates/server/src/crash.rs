@@ -94,6 +94,14 @@ pub const SECRET_POINTS: &[(&str, &str)] = &[
     ("secret.key_dropped", "the old master key is gone, and whoever rotated has no answer"),
 ];
 
+/// As [`POINTS`], on the way of an event to a webhook.
+#[cfg(debug_assertions)]
+pub const WEBHOOK_POINTS: &[(&str, &str)] = &[
+    ("webhook.moved", "deliveries are written, and nobody has begun to make them"),
+    ("webhook.claimed", "deliveries are this server's, and no receiver was called"),
+    ("webhook.called", "a receiver was called, and what came of it is not written down"),
+];
+
 /// As [`POOL_POINTS`], where runners are registered at GitHub.
 #[cfg(debug_assertions)]
 pub const GITHUB_POINTS: &[(&str, &str)] =
@@ -119,7 +127,7 @@ pub const AGENT_POINTS: &[(&str, &str)] = &[
 
 #[cfg(debug_assertions)]
 fn is_known(name: &str) -> bool {
-    [POINTS, POOL_POINTS, BULK_POINTS, SECRET_POINTS, GITHUB_POINTS, AGENT_POINTS]
+    [POINTS, POOL_POINTS, BULK_POINTS, SECRET_POINTS, WEBHOOK_POINTS, GITHUB_POINTS, AGENT_POINTS]
         .iter()
         .copied()
         .flatten()

@@ -55,6 +55,7 @@ pub mod tls;
 mod traces;
 mod verb_metrics;
 mod watch;
+pub mod webhooks;
 mod workers;
 
 pub use app::{App, Parts};
@@ -152,6 +153,7 @@ pub async fn serve(app: App, listener: impl Listener, shutdown: impl Future<Outp
     });
     connection::serve(&app, listener, router, stop).await;
     loops.cancel();
+    app.webhooks.stop().await;
     app.events.stop().await;
     app.traces.stop().await;
     app.statistics.stop().await;

@@ -163,6 +163,11 @@ pub struct Metrics {
     /// Builds that have been silent for long.
     pub builds_stuck: Gauge,
     pub pools: PoolMetrics,
+    pub webhook_attempts: Family<[Label; 1], Counter>,
+    pub webhook_attempt_seconds: Histogram,
+    pub webhook_backlog: Gauge,
+    pub webhook_dead: Gauge,
+    pub webhook_missed: Counter,
     store_statements: Counter,
     spans_sent: Counter,
     spans_dropped: Counter,
@@ -253,6 +258,11 @@ impl Metrics {
             tls_reload_failed: Family::default(),
             polls_waiting: Gauge::default(),
             builds_stuck: Gauge::default(),
+            webhook_attempts: Family::default(),
+            webhook_attempt_seconds: seconds(),
+            webhook_backlog: Gauge::default(),
+            webhook_dead: Gauge::default(),
+            webhook_missed: Counter::default(),
             store_statements: Counter::default(),
             spans_sent: Counter::default(),
             spans_dropped: Counter::default(),
@@ -271,6 +281,17 @@ impl Metrics {
     }
 
     fn register(&self, book: &mut Book<'_>) {
+        let help = "Attempts to deliver events to webhooks: `delivered`, `failed` (tried again), `dead` (the last attempt failed), \
+                    `gone` (410), `given_back` (the server stopped) or `stale` (another attempt has begun)";
+        book.add("webhook_attempts", &["outcome"], help, self.webhook_attempts.clone());
+        let help = "How long attempts to deliver events to webhooks took";
+        book.add("webhook_attempt_duration_seconds", &[], help, self.webhook_attempt_seconds.clone());
+        let help = "Deliveries that wait, of all active webhooks, as this server last saw them";
+        book.add("webhook_backlog", &[], help, self.webhook_backlog.clone());
+        let help = "Deliveries of all webhooks that were given up and can be replayed; counted once a minute";
+        book.add("webhook_dead", &[], help, self.webhook_dead.clone());
+        let help = "Events that webhooks missed because so many deliveries waited";
+        book.add("webhook_missed", &[], help, self.webhook_missed.clone());
         book.add("fires", &[], "Runs that schedules have started", self.fires.clone());
         let help = "Bulk operations by what became of them: `started`, `completed`, `stopped` or `failed`";
         book.add("bulk_operations", &["action", "outcome"], help, self.bulk_operations.clone());

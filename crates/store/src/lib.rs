@@ -25,9 +25,11 @@ mod runner_types;
 mod schedule_types;
 mod schedules;
 pub mod sqlite;
-mod traces;
 mod statistics;
+mod traces;
 mod types;
+mod webhook_types;
+mod webhooks;
 mod workflow_types;
 mod workflows;
 
@@ -42,9 +44,11 @@ pub use pools::{Pools, pool_total};
 pub use runner_types::*;
 pub use schedule_types::*;
 pub use schedules::{Namespaces, Schedules};
-pub use traces::{OpenTraces, Pause, TraceFacts, Traces};
 pub use statistics::{NewStatistics, Statistics, StatisticsFilter, StoredStatistics, WorkerCount};
+pub use traces::{OpenTraces, Pause, TraceFacts, Traces};
 pub use types::*;
+pub use webhook_types::*;
+pub use webhooks::Webhooks;
 pub use workflow_types::*;
 pub use workflows::Workflows;
 
@@ -105,6 +109,7 @@ pub trait Store:
     + BulkOperations
     + Traces
     + Statistics
+    + Webhooks
     + Send
     + Sync
     + fmt::Debug

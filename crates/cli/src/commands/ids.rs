@@ -11,6 +11,8 @@ use crate::output::{Look, Table};
 /// Characters of the end of an identifier, at least and at most.
 const SUFFIX_MIN: usize = 4;
 const SUFFIX_MAX: usize = 12;
+/// Characters of a whole identifier.
+const ID_DIGITS: usize = 36;
 /// Candidates that are listed when a short identifier may be any of several.
 const CANDIDATES_MAX: usize = 10;
 /// Pages of workers that are looked through.
@@ -70,6 +72,31 @@ pub async fn bulk(client: &Client, word: String) -> Result<String, Exit> {
         }
     }
     one("bulk operation", &word, found)
+}
+
+/// The id of a webhook, by its name or by the end of its id.
+pub async fn webhook(client: &Client, word: String) -> Result<String, Exit> {
+    if word.len() == ID_DIGITS && word.split('-').count() == 5 {
+        return Ok(word);
+    }
+    let (end, mut found, mut cursor) = (suffix(&word), Vec::new(), None);
+    for _ in 0..PAGES_MAX {
+        let page = client.webhooks(None, Some(PAGE_MAX), cursor.as_deref()).await?;
+        let is_meant = |id: &str, name: &str| name == word || end.as_ref().is_some_and(|end| id.ends_with(end));
+        let meant = page.webhooks.into_iter().filter(|webhook| is_meant(&webhook.id, &webhook.name));
+        found.extend(meant.map(|webhook| {
+            let namespace = webhook.namespace.unwrap_or_else(|| "all namespaces".into());
+            (webhook.id, vec![webhook.name, namespace])
+        }));
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    match found.is_empty() {
+        true => Err(Exit::not_found(format!("there is no webhook {word}"))),
+        false => one("webhook", &word, found),
+    }
 }
 
 /// The only candidate; whoever may mean several is told which.

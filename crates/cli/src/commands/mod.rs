@@ -25,5 +25,6 @@ pub mod settings;
 pub mod stats;
 pub mod storage;
 pub mod submit;
+pub mod webhook;
 pub mod worker;
 pub mod workflow;

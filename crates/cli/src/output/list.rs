@@ -1,7 +1,12 @@
 //! Lists: tables of entries, in pages, that can be watched.
 
 use baton::ClientError;
-use baton::proto::{AuditLine, AuditPage, BuildPage, BulkPage, BulkView, ClaimPage, History, HistoryEvent, KeyView, Keys, ListedBuild, ListedClaim, NamespacePage, NamespaceView, NextFires, PoolPage, PoolView, QueueView, Queues, RunPage, RunView, RunnerPage, RunnerView, ScheduleFire, ScheduleFires, SchedulePage, ScheduleView, Series, SettingList, SettingView, Statistics, Time, WorkerPage, WorkerView};
+use baton::proto::{
+    AuditLine, AuditPage, BuildPage, BulkPage, BulkView, ClaimPage, History, HistoryEvent, KeyView, Keys, ListedBuild,
+    ListedClaim, NamespacePage, NamespaceView, NextFires, PoolPage, PoolView, QueueView, Queues, RunPage, RunView,
+    RunnerPage, RunnerView, ScheduleFire, ScheduleFires, SchedulePage, ScheduleView, Series, SettingList, SettingView,
+    Statistics, Time, WebhookDelivery, WebhookDeliveryPage, WebhookPage, WebhookView, WorkerPage, WorkerView,
+};
 use clap::Args;
 use serde::Serialize;
 
@@ -62,6 +67,8 @@ lists! {
     Queues { queues: QueueView, cursor next_cursor }
     Keys { keys: KeyView, cursor next_cursor }
     SettingList { settings: SettingView }
+    WebhookPage { webhooks: WebhookView, cursor next_cursor }
+    WebhookDeliveryPage { deliveries: WebhookDelivery, cursor next_cursor }
     History { events: HistoryEvent }
     Statistics { series: Series }
 }

@@ -53,6 +53,7 @@ mod traces;
 mod two_servers;
 mod verdict;
 mod wait;
+mod webhooks;
 mod wire;
 mod workflows;
 

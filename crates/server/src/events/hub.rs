@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use super::recorder::MARK;
 use super::{EventFilter, Kind};
+use crate::webhooks::WebhookSignals;
 
 /// Batches in one read.
 const BATCHES_MAX: usize = 16;
@@ -22,7 +23,7 @@ const BUFFER_EVENTS_MAX: usize = 8_192;
 /// Events that a listener takes at once.
 const TAKE_MAX: usize = 512;
 /// Other servers begin to write within this time after somebody began to listen: that is no gap.
-const SETTLES: Duration = Duration::from_secs(5);
+pub(crate) const SETTLES: Duration = Duration::from_secs(5);
 
 /// Why events are missed.
 pub(super) const NOT_RECORDED: &str = "not_recorded";
@@ -30,8 +31,13 @@ const FORGOTTEN: &str = "forgotten";
 const SLOW_READER: &str = "slow_reader";
 
 /// Tells of events that were missed.
-fn missed(id: i64, at: Time, reason: &str, count: Option<u64>) -> Arc<Event> {
+pub(crate) fn missed(id: i64, at: Time, reason: &str, count: Option<u64>) -> Arc<Event> {
     Arc::new(Event { id, reason: Some(reason.to_owned()), count, ..Event::new("missed", at) })
+}
+
+/// Whether events were missed because nobody wrote them.
+pub(crate) fn is_not_recorded(reason: &str) -> bool {
+    reason == NOT_RECORDED
 }
 
 /// What a batch holds.
@@ -182,6 +188,7 @@ pub(super) struct Hub {
     store: Arc<dyn Store>,
     state: Mutex<State>,
     written: Notify,
+    webhooks: Arc<WebhookSignals>,
 }
 
 #[derive(Debug, Default)]
@@ -194,8 +201,8 @@ struct State {
 }
 
 impl Hub {
-    pub(super) fn new(store: Arc<dyn Store>) -> Hub {
-        Hub { store, state: Mutex::default(), written: Notify::new() }
+    pub(super) fn new(store: Arc<dyn Store>, webhooks: Arc<WebhookSignals>) -> Hub {
+        Hub { store, state: Mutex::default(), written: Notify::new(), webhooks }
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
@@ -205,6 +212,7 @@ impl Hub {
     /// Something was written here.
     pub(super) fn written(&self) {
         self.written.notify_one();
+        self.webhooks.events_written();
     }
 
     pub(super) fn listeners(&self, key_id: &str) -> (usize, usize) {

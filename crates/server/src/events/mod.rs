@@ -19,7 +19,7 @@ use baton_store::{EventServer, LaneId, Store, StoreResult, Verdict};
 use tokio::sync::{Mutex, Semaphore, SemaphorePermit, mpsc};
 
 pub use self::filter::EventFilter;
-pub(crate) use self::hub::{Listener, forgotten, is_start, read_batch};
+pub(crate) use self::hub::{Entry, Listener, SETTLES, forgotten, is_not_recorded, is_start, missed, read_batch};
 pub(crate) use self::kind::Kind;
 
 use self::hub::Hub;
@@ -29,6 +29,7 @@ use crate::lanes::Lanes;
 use crate::pool_names::PoolNames;
 use crate::service::news::News;
 use crate::traces::RunTraces;
+use crate::webhooks::WebhookSignals;
 
 /// Notes that wait to be written; more are lost, and those who listen are told so.
 const NOTES_MAX: usize = 200_000;
@@ -99,16 +100,17 @@ pub struct Events {
 
 impl Events {
     /// Starts the task that writes. Nobody listens yet.
-    pub fn start(
+    pub(crate) fn start(
         store: Arc<dyn Store>,
         names: Names,
         entropy: &dyn Entropy,
         news: mpsc::Sender<News>,
         traces: Arc<RunTraces>,
+        webhooks: Arc<WebhookSignals>,
     ) -> Events {
         static SERVERS: AtomicU64 = AtomicU64::new(0);
         let (notes, receiver) = mpsc::channel(NOTES_MAX);
-        let (switch, hub) = (Arc::new(Switch::default()), Arc::new(Hub::new(store.clone())));
+        let (switch, hub) = (Arc::new(Switch::default()), Arc::new(Hub::new(store.clone(), webhooks)));
         tokio::spawn(recorder::record(store.clone(), names, switch.clone(), hub.clone(), receiver));
         let number = SERVERS.fetch_add(1, Ordering::Relaxed);
         let server = format!("{:016x}-{}-{number}", entropy.bits(), std::process::id());
@@ -226,6 +228,31 @@ impl Events {
         Ok(())
     }
 
+    /// As [`Events::want`], for webhooks. At the start, before anything has happened here, nothing is missed by beginning only
+    /// now; and what a server that was killed has lost is told by the next one.
+    pub(crate) async fn want_for_webhooks(&self, kinds: u32, is_start: bool) -> StoreResult<()> {
+        if is_start {
+            let mut wants = self.wants.lock().await;
+            wants.come(kinds);
+            let written = self.switch.written.fetch_or(kinds, Ordering::Relaxed) | kinds;
+            self.say(wants.now(), written).await?;
+            if !self.store.is_shared() {
+                let lost = self.store.forget_event_servers().await?;
+                if lost != 0 {
+                    self.store.write_events(1, recorder::mark(lost, hub::NOT_RECORDED)).await?;
+                }
+            }
+        } else {
+            self.want(kinds).await?;
+        }
+        if self.store.is_shared() {
+            return Ok(());
+        }
+        // Believed no longer from the start: who finds it there knows that this server did not stop by itself.
+        let own = EventServer { server: self.server.clone(), wants: 0, writes: self.written() };
+        self.store.keep_event_server(&own, -1).await
+    }
+
     /// Somebody who listened for these kinds is gone.
     pub(crate) async fn want_no_longer(&self, kinds: u32) {
         self.wants.lock().await.go(kinds);
@@ -288,6 +315,11 @@ impl Events {
         let (wants, written) = (self.wants.lock().await.now(), self.switch.written.swap(0, Ordering::Relaxed));
         if wants | written != 0 {
             let _ = self.say(wants, 0).await;
+        }
+        if !self.store.is_shared() && self.switch.pending.load(Ordering::Relaxed) == 0 {
+            // Nothing is lost.
+            let own = EventServer { server: self.server.clone(), wants: 0, writes: 0 };
+            let _ = self.store.keep_event_server(&own, 0).await;
         }
     }
 

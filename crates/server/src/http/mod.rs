@@ -20,6 +20,7 @@ mod schedules;
 mod secrets;
 mod settings;
 mod statistics;
+mod webhooks;
 mod workers;
 
 pub(crate) use cors::Origins;

@@ -11,7 +11,10 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{builds, bulk, events, keys, leases, namespaces, operations, pools, queues, runs, schedules, secrets, settings, statistics, workers};
+use super::{
+    builds, bulk, events, keys, leases, namespaces, operations, pools, queues, runs, schedules, secrets, settings,
+    statistics, webhooks, workers,
+};
 use crate::App;
 
 #[derive(OpenApi)]
@@ -31,6 +34,7 @@ use crate::App;
         (name = "bulk", description = "One verb on all runs that a filter finds"),
         (name = "events", description = "What happens, as it happens"),
         (name = "statistics", description = "Numbers as series, for charts"),
+        (name = "webhooks", description = "Events that are told by calls"),
         (name = "keys", description = "API keys and the audit log"),
         (name = "settings", description = "Settings that are changed while the servers run"),
         (name = "builds", description = "Builds of source archives, for their submitters: the protocol of Expo Free Agent, and what Baton adds to it"),
@@ -121,6 +125,7 @@ pub(super) fn documented() -> (Router<App>, serde_json::Value) {
         .routes(routes!(operations::readyz))
         .routes(routes!(operations::metrics))
         .routes(routes!(operations::errors))
+        .merge(webhooks::routes())
         .merge(pools::routes())
         .merge(builds::routes())
         .split_for_parts();

@@ -87,6 +87,7 @@ pub(super) async fn listen(app: App, stop: CancellationToken) {
                 let _ = app.secrets.refresh().await;
                 let _ = app.events.look().await;
                 app.bulk.bell.ring();
+                app.webhooks.signals.changed();
                 let look = pass(&app).await;
                 tracing::debug!(?look, "some hints may have been missed");
             }
@@ -102,6 +103,7 @@ pub(super) async fn listen(app: App, stop: CancellationToken) {
                 if events {
                     // Looked for now and then, too.
                     let _ = app.events.look().await;
+                    app.webhooks.signals.changed();
                 }
                 if bulk {
                     app.bulk.bell.ring();

@@ -11,8 +11,9 @@ mod pool_keeper;
 mod reaper;
 mod retention;
 mod scheduler;
-mod traces;
 mod statistics;
+mod traces;
+mod webhooks;
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -48,7 +49,7 @@ const fn timed(name: &'static str, every_ms: fn(&Settings) -> Millis, pass: Pass
     Loop { name, every_ms, pass, bell: None }
 }
 
-const LOOPS: [Loop; 23] = [
+const LOOPS: [Loop; 24] = [
     timed("reaper", |_| 500, |app| Box::pin(reaper::pass(app))),
     timed("unblocker", |_| 1_000, |app| Box::pin(reaper::unblock(app))),
     timed("looker", |_| 1_000, |app| Box::pin(looker::pass(app))),
@@ -100,6 +101,12 @@ const LOOPS: [Loop; 23] = [
         every_ms: |settings| settings.pool_look_ms as Millis,
         pass: |app| Box::pin(pool_keeper::pass(app)),
         bell: Some(|app| &app.pools.keeper),
+    },
+    Loop {
+        name: "webhooks",
+        every_ms: |_| 5_000,
+        pass: |app| Box::pin(app.webhooks.pass(app)),
+        bell: Some(|app| &app.webhooks.signals.bell),
     },
     timed("pool retention", |_| 60_000, |app| Box::pin(pool_keeper::retain(app))),
 ];

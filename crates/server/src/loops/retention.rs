@@ -35,9 +35,10 @@ pub(super) async fn pass(app: &App) -> Result<String, Error> {
     }
     let events = super::events::forget(app).await?;
     let bulk = super::bulk::forget(app, runs_ms).await?;
+    let deliveries = super::webhooks::forget(app).await?;
     let Retained { runs, workers, audit } = all;
     Ok(format!(
         "{runs} runs, {workers} workers, {audit} audit lines, {fires} fires of schedules, {events} batches of events, \
-         {bulk} bulk operations deleted"
+         {bulk} bulk operations, {deliveries} deliveries of webhooks deleted"
     ))
 }

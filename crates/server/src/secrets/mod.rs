@@ -7,6 +7,7 @@
 mod payloads;
 mod ring;
 mod source;
+mod webhooks;
 
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};

@@ -28,6 +28,7 @@ pub mod sleep;
 pub mod start;
 pub mod statistics;
 pub mod submit;
+pub mod webhooks;
 pub mod workers;
 pub mod workflows;
 

@@ -1,5 +1,6 @@
 //! Which settings make no sense.
 
+use baton_core::webhooks::{AllowedTargets, Backoff};
 use baton_store::StoreError;
 
 use super::Settings;
@@ -15,6 +16,8 @@ const JOURNAL_BYTES_MAX: u64 = 1 << 30;
 /// Slowest and fastest that bulk operations may be allowed to be, in runs a second.
 const BULK_RATE_MIN: f64 = 0.001;
 const BULK_RATE_MAX: f64 = 1_000_000.0;
+/// Longest time that a receiver of a webhook may be given: it takes a place among those that are called.
+const WEBHOOK_TIMEOUT_MS_MAX: u64 = 60_000;
 /// Most runs that may be allowed to wait: what a store can count.
 const BACKLOG_MAX: u64 = i64::MAX as u64;
 
@@ -59,6 +62,7 @@ impl Settings {
         self.check_urls()?;
         crate::proxies::Proxies::parse(&self.trusted_proxies)?;
         crate::http::Origins::parse(&self.cors_origins)?;
+        self.check_webhooks()?;
         self.check_tls()?;
         self.check_limits()?;
         self.check_spans()?;
@@ -67,6 +71,15 @@ impl Settings {
         self.check_shares()?;
         if self.build_platforms.split(',').all(|platform| platform.trim().is_empty()) {
             return Err("build_platforms must name at least one platform".into());
+        }
+        Ok(())
+    }
+
+    fn check_webhooks(&self) -> Result<(), String> {
+        AllowedTargets::parse(&self.webhook_allow).map_err(|why| format!("webhook_allow {why}"))?;
+        Backoff::parse(&self.webhook_backoff_ms).map_err(|why| format!("webhook_backoff_ms {why}"))?;
+        if !(1..=WEBHOOK_TIMEOUT_MS_MAX).contains(&self.webhook_timeout_ms) {
+            return Err(format!("webhook_timeout_ms must be 1 to {WEBHOOK_TIMEOUT_MS_MAX}"));
         }
         Ok(())
     }
@@ -164,6 +177,7 @@ impl Settings {
             ("collect_every_ms", self.collect_every_ms),
             ("collect_age_ms", self.collect_age_ms),
             ("draft_age_ms", self.draft_age_ms),
+            ("webhook_disable_after_ms", self.webhook_disable_after_ms),
         ];
         if let Some((name, _)) = spans.iter().find(|(_, value)| *value > SPAN_MS_MAX) {
             return Err(format!("{name} must be at most {SPAN_MS_MAX}"));

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::Settings;
 
 /// What is read anew wherever it is needed, and so may change at any time.
-const CHANGEABLE: [&str; 46] = [
+const CHANGEABLE: [&str; 50] = [
     "lease_ttl_ms",
     "heartbeat_interval_ms",
     "cancel_grace_ms",
@@ -53,6 +53,10 @@ const CHANGEABLE: [&str; 46] = [
     "pool_backoff_max_ms",
     "pool_spot_retry_ms",
     "pool_retention_ms",
+    "webhook_allow",
+    "webhook_timeout_ms",
+    "webhook_backoff_ms",
+    "webhook_disable_after_ms",
     "health_cpu_max",
     "health_memory_max",
     "health_disk_free_bytes_min",

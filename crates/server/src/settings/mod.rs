@@ -210,6 +210,15 @@ pub struct Settings {
     /// Most runs that schedules start in one pass; the rest has to wait for the next.
     pub schedule_runs_max: usize,
 
+    /// Hosts, addresses and networks, with commas between them, that webhooks may call although they are not public.
+    pub webhook_allow: String,
+    /// How long a receiver of a webhook may take to answer.
+    pub webhook_timeout_ms: u64,
+    /// How long it takes from each attempt of a delivery to the next, in milliseconds, with commas between them.
+    pub webhook_backoff_ms: String,
+    /// A webhook with nothing but failures for so long is disabled.
+    pub webhook_disable_after_ms: u64,
+
     /// How often the agents of runner pools are told to send heartbeats.
     pub pool_heartbeat_ms: u64,
     /// How long a runner that a claim took may take to register for it.
@@ -392,6 +401,11 @@ impl Default for Settings {
             schedule_every_ms: 1_000,
             schedule_batch: 50,
             schedule_runs_max: 1_000,
+            webhook_allow: String::new(),
+            webhook_timeout_ms: 15_000,
+            // 5 s, 5 min, 30 min, then 2, 5, 10, 14, 20 and 24 hours: three days in all.
+            webhook_backoff_ms: "5000,300000,1800000,7200000,18000000,36000000,50400000,72000000,86400000".into(),
+            webhook_disable_after_ms: 5 * DAY_MS,
             pool_heartbeat_ms: 5_000,
             pool_register_ms: 10_000,
             pool_heartbeat_timeout_ms: 15_000,

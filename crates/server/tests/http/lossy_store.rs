@@ -195,6 +195,23 @@ passing_all_on! { Traces:
     fn run_trace(run: RunId) -> Option<RunTrace>;
 }
 
+passing_all_on! { Webhooks:
+    fn add_webhook(webhook: NewWebhook) -> WebhookAnswer;
+    fn webhook(id: WebhookId) -> Option<Webhook>;
+    fn webhooks(namespace: Option<&str>, page: Page<WebhookId>) -> Vec<Webhook>;
+    fn live_webhooks() -> Vec<Webhook>;
+    fn change_webhook(id: WebhookId, revision: i64, change: WebhookChange) -> Option<Webhook>;
+    fn delete_webhook(id: WebhookId) -> bool;
+    fn move_webhook(moved: WebhookMove) -> bool;
+    fn claim_deliveries(room: &[(WebhookId, usize)], limit: usize, lease_ms: Millis) -> ClaimedDeliveries;
+    fn settle_delivery(settled: SettledDelivery) -> SettledAnswer;
+    fn deliveries(webhook: WebhookId, state: Option<DeliveryState>, page: Page<DeliveryId>) -> Vec<Delivery>;
+    fn replay_delivery(webhook: WebhookId, id: DeliveryId) -> ReplayAnswer;
+    fn replay_deliveries(webhook: WebhookId, since: Millis) -> u64;
+    fn count_dead_deliveries(webhooks: &[WebhookId]) -> Vec<u64>;
+    fn forget_deliveries(retention: DeliveryRetention) -> u64;
+}
+
 passing_all_on! { Events:
     fn skip_events() -> ();
     fn write_events(count: u32, body: Bytes) -> i64;

@@ -27,6 +27,7 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (18, "events", include_str!("../../migrations/postgres/0018_events.sql")),
     (19, "bulk", include_str!("../../migrations/postgres/0019_bulk.sql")),
     (20, "statistics", include_str!("../../migrations/postgres/0020_statistics.sql")),
+    (21, "webhooks", include_str!("../../migrations/postgres/0021_webhooks.sql")),
     (22, "traces", include_str!("../../migrations/postgres/0022_traces.sql")),
 ];
 

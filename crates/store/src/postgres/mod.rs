@@ -36,6 +36,7 @@ mod statistics;
 mod submit;
 mod tls;
 mod traces;
+mod webhooks;
 mod workers;
 mod workflows;
 

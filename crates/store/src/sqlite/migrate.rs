@@ -41,6 +41,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 18, name: "events", text: include_str!("../../migrations/sqlite/0018_events.sql") },
     Migration { version: 19, name: "bulk", text: include_str!("../../migrations/sqlite/0019_bulk.sql") },
     Migration { version: 20, name: "statistics", text: include_str!("../../migrations/sqlite/0020_statistics.sql") },
+    Migration { version: 21, name: "webhooks", text: include_str!("../../migrations/sqlite/0021_webhooks.sql") },
     Migration { version: 22, name: "traces", text: include_str!("../../migrations/sqlite/0022_traces.sql") },
 ];
 

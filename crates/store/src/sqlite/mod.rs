@@ -32,6 +32,7 @@ mod submit;
 #[cfg(test)]
 mod tests;
 mod traces;
+mod webhooks;
 mod workers;
 mod workflows;
 mod writer;

@@ -43,6 +43,7 @@ mod settings;
 mod statistics;
 mod submit;
 mod traces;
+mod webhooks;
 mod workers;
 mod workflows_children;
 mod workflows_ends;

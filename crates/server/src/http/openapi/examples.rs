@@ -25,12 +25,17 @@ pub(super) const EXAMPLES: [(&str, &str); 9] = [
         "createSchedule",
         r#"{"id": "nightly", "cron": "0 3 * * *", "time_zone": "Europe/Berlin", "run": {"queue": "mail", "type": "digest"}}"#,
     ),
+    (
+        "createWebhook",
+        r#"{"name": "ci", "url": "https://ci.example.org/baton", "filter": {"queue": "mail", "kinds": ["run.ended"]}}"#,
+    ),
 ];
 
 #[cfg(test)]
 mod tests {
     use baton_proto::{
-        Claim, CompleteRun, CreateBulk, CreateSchedule, FailRun, Heartbeat, RegisterWorker, SubmitBatch, SubmitRun,
+        Claim, CompleteRun, CreateBulk, CreateSchedule, CreateWebhook, FailRun, Heartbeat, RegisterWorker, SubmitBatch,
+        SubmitRun,
     };
     use serde::de::DeserializeOwned;
 
@@ -54,5 +59,6 @@ mod tests {
         read::<FailRun>("failRun");
         read::<CreateSchedule>("createSchedule");
         read::<CreateBulk>("createBulkOperation");
+        read::<CreateWebhook>("createWebhook");
     }
 }

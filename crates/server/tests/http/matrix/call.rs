@@ -9,7 +9,7 @@ use crate::builds::rig::{BOUNDARY, Part, form};
 use crate::harness::Answer;
 
 /// What `{id}` is, by how a path begins.
-const IDS: [(&str, &str); 11] = [
+const IDS: [(&str, &str); 12] = [
     ("/api/v1/runs/", "<run>"),
     ("/api/v1/workers/", "<worker>"),
     ("/api/v1/builds/", "<git>"),
@@ -19,6 +19,7 @@ const IDS: [(&str, &str); 11] = [
     ("/api/v1/schedules/", "<schedule>"),
     ("/api/v1/uploads/", "<upload>"),
     ("/api/v1/bulk/", "<bulk>"),
+    ("/api/v1/webhooks/", "<webhook>"),
     ("/api/v1/pools/", "<runner>"),
     ("/api/v1/runners/", "<runner>"),
 ];
@@ -27,7 +28,7 @@ const IDS: [(&str, &str); 11] = [
 const UNKNOWN: &str = "018bcfe5-6800-7000-8000-000000000000";
 
 /// What requests name things by, and a name that nothing has.
-const NAMES: [(&str, &str); 17] = [
+const NAMES: [(&str, &str); 19] = [
     ("run", UNKNOWN),
     ("worker", UNKNOWN),
     ("git", UNKNOWN),
@@ -39,6 +40,8 @@ const NAMES: [(&str, &str); 17] = [
     ("schedule", "made-up"),
     ("upload", UNKNOWN),
     ("bulk", UNKNOWN),
+    ("webhook", UNKNOWN),
+    ("delivery", UNKNOWN),
     ("runner", UNKNOWN),
     ("pool", "made-up"),
     ("claim", "made-up"),
@@ -68,6 +71,7 @@ impl Row {
             ("{run_id}", "<claim>"),
             ("{sha256}", "<sum>"),
             ("{worker_id}", "<builder>"),
+            ("{delivery}", "<delivery>"),
             ("{which}", "source"),
         ] {
             path = path.replace(placeholder, thing);
@@ -99,6 +103,7 @@ impl Row {
             ("/api/v1/schedules/{", Renewed::Schedule),
             ("/api/v1/keys/{", Renewed::Key),
             ("/api/v1/uploads/{", Renewed::Upload),
+            ("/api/v1/webhooks/{", Renewed::Webhook),
         ];
         let part = parts.into_iter().find(|(begin, _)| self.path.starts_with(begin)).map(|(_, part)| part);
         part.filter(|_| self.method != "GET" || self.path == "/api/workers/poll")

@@ -41,6 +41,7 @@ pub enum Renewed {
     Schedule,
     Key,
     Upload,
+    Webhook,
 }
 
 pub struct World {
@@ -57,6 +58,7 @@ impl World {
         let rig = Rig::with(on, |settings| {
             settings.refusals_per_second = 1_000_000;
             settings.build_polls_per_second = 0.0;
+            settings.webhook_allow = "127.0.0.1".into();
         })
         .await;
         let mut keys = BTreeMap::from([(Role::Admin, KEY.to_owned()), (Role::Stranger, STRANGE_KEY.to_owned())]);
@@ -102,6 +104,7 @@ impl World {
         all.extend(self.schedule(tenant, "first").await);
         all.extend(self.bulk(tenant).await);
         all.extend(self.spare_key(tenant).await);
+        all.extend(self.webhook(tenant, "first").await);
         all.extend(self.upload(self.key(owner)).await);
         let report = json!({"worker_id": all["builder"], "checks": []});
         self.sent("POST", "/api/diagnostics/report", tenant.worker, report).await;
@@ -127,6 +130,7 @@ impl World {
             Renewed::Schedule => self.schedule(&us, &name).await,
             Renewed::Key => self.spare_key(&us).await,
             Renewed::Upload => self.upload(self.key(role)).await,
+            Renewed::Webhook => self.webhook(&us, &name).await,
         };
         self.ours.extend(made);
     }
@@ -280,6 +284,24 @@ impl World {
         Things::from([("key", text(&made["id"]))])
     }
 
+    /// A webhook with one delivery that has failed: nobody listens there.
+    async fn webhook(&self, tenant: &Tenant<'_>, name: &str) -> Things {
+        let name = format!("{}-{name}", tenant.namespace);
+        let filter = json!({"run": "none"});
+        let wanted =
+            json!({"namespace": tenant.namespace, "name": name, "url": "http://127.0.0.1:9/", "filter": filter});
+        let webhook = text(&self.sent("POST", "/api/v1/webhooks", tenant.submitter, wanted).await["id"]);
+        // It is told that it has missed something.
+        for verb in ["pause", "resume"] {
+            let path = format!("/api/v1/webhooks/{webhook}/{verb}");
+            self.sent("POST", &path, tenant.submitter, Value::Null).await;
+        }
+        let path = format!("/api/v1/webhooks/{webhook}/deliveries");
+        let first = async || self.sent("GET", &path, tenant.submitter, Value::Null).await["deliveries"][0].clone();
+        eventually("it was tried", async || !first().await["attempts"].as_array().unwrap().is_empty()).await;
+        Things::from([("delivery", text(&first().await["id"])), ("webhook", webhook)])
+    }
+
     /// An upload of this key that nothing has come of.
     async fn upload(&self, key: &str) -> Things {
         let request = self.rig.server.request("POST", "/api/v1/uploads").header(API_KEY_HEADER, key);
@@ -309,6 +331,8 @@ impl World {
             "/api/v1/pools/<pool>/claims",
             "/api/v1/pools/<pool>/claims/<claim>",
             "/api/v1/pools/<pool>/runners/<runner>",
+            "/api/v1/webhooks?namespace=default",
+            "/api/v1/webhooks/<webhook>/deliveries",
             "/api/v1/keys",
             "/api/v1/namespaces",
             "/api/v1/settings",

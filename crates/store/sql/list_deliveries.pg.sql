@@ -1,0 +1,5 @@
+-- Deliveries of a webhook, in one state or all, newest first.
+select webhook_id, delivery_id, event_id, kind, subject, state, due_at, attempt, tries, log, created_at, ended_at
+from webhook_deliveries
+where webhook_id = $1::uuid and ($2::smallint is null or state = $2) and ($3::uuid is null or delivery_id < $3)
+order by delivery_id desc limit $4::bigint
