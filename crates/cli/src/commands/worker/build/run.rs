@@ -239,10 +239,8 @@ fn command(step: &Step, environment: &Environment) -> Command {
 fn waiting(step: &Step, environment: &Environment) -> Command {
     const SCRIPT: &str = "read -r line || exit 1; exec \"$0\" \"$@\" </dev/null";
     let arguments = [SCRIPT.to_owned(), step.program.clone()].into_iter().chain(step.arguments.iter().cloned());
-    let shell = Step {
-        program: SHELL.to_owned(),
-        arguments: std::iter::once("-c".to_owned()).chain(arguments).collect(),
-    };
+    let shell =
+        Step { program: SHELL.to_owned(), arguments: std::iter::once("-c".to_owned()).chain(arguments).collect() };
     let mut command = command(&shell, environment);
     command.stdin(Stdio::piped());
     command
