@@ -172,8 +172,7 @@ impl Listening {
 
     /// True when the server stops, or the caller's key is no longer good. That is looked at now and then.
     async fn is_over(&mut self) -> bool {
-        self.app.stopping.is_cancelled()
-            || (self.check.tick().now_or_never().is_some() && !self.is_welcome().await)
+        self.app.stopping.is_cancelled() || (self.check.tick().now_or_never().is_some() && !self.is_welcome().await)
     }
 
     /// True unless the caller's key is known to be no longer good.

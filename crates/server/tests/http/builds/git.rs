@@ -90,15 +90,20 @@ async fn bad_results_are_refused(on: On) {
     let other = server.client.create_key(&wanted_key).await.unwrap().key;
     let request = server.request("POST", &format!("/api/v1/builds/{id}/result")).header("x-api-key", other);
     assert_eq!(server.send(request, success(&id).to_string()).await.status, 409, "somebody else has it");
-    for wrong in [json!({"project_slug": "x"}), json!({}), {
-        let mut dash = wanted();
-        dash["ref"] = json!("--upload-pack=x");
-        dash
-    }, {
-        let mut helper = wanted();
-        helper["source_url"] = json!("ext::sh -c x");
-        helper
-    }] {
+    for wrong in [
+        json!({"project_slug": "x"}),
+        json!({}),
+        {
+            let mut dash = wanted();
+            dash["ref"] = json!("--upload-pack=x");
+            dash
+        },
+        {
+            let mut helper = wanted();
+            helper["source_url"] = json!("ext::sh -c x");
+            helper
+        },
+    ] {
         assert_eq!(server.call("POST", "/api/v1/builds", wrong.to_string()).await.status, 422, "{wrong}");
     }
     assert_eq!(server.build_status(&id).await, "building");
