@@ -54,7 +54,7 @@ async fn state_of(app: &App, run: &Submitted) -> Result<RunStanding, Error> {
     }
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Error> {
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Error> {
     let plain = |_| Error::field("Idempotency-Key", "must be plain text");
     headers.get(IDEMPOTENCY_KEY_HEADER).map(|key| key.to_str().map_err(plain)).transpose()
 }
@@ -246,7 +246,8 @@ pub(super) async fn cancel(
 }
 
 /// Submit a run that has ended again, as a new run.
-#[utoipa::path(post, path = "/api/v1/runs/{id}/retry", tag = "runs", security(("api_key" = ["submit"])), params(("id" = String, Path)),
+#[utoipa::path(post, path = "/api/v1/runs/{id}/retry", tag = "runs", security(("api_key" = ["submit"])),
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same key gives the same new run")),
     responses((status = 201, body = SubmittedRun), (status = 200, body = SubmittedRun, description = "Retried before with the same key"),
         (status = 422, body = baton_proto::Problem, description = "It has not ended")))]
 pub(super) async fn retry(
