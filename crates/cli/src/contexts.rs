@@ -1,7 +1,7 @@
 //! Servers that somebody has logged in to, in a file that nobody else can read.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -86,20 +86,25 @@ impl Contexts {
         })
     }
 
-    /// Writes the file, all of it or nothing.
-    pub fn save(&self) -> Result<(), Exit> {
+    /// Changes the file, all of it or nothing. Commands that do so at the same time take turns.
+    pub fn change(change: impl FnOnce(&mut Contexts) -> Result<(), Exit>) -> Result<(), Exit> {
         let path =
             path().ok_or_else(|| Exit::failed("neither XDG_CONFIG_HOME nor HOME says where contexts are kept"))?;
-        self.save_to(&path).map_err(|error| Exit::failed(format!("{} cannot be written: {error}", path.display())))
+        // A link stays one: the file is where it leads.
+        let path = fs::canonicalize(&path).unwrap_or(path);
+        let failed = |error| Exit::failed(format!("{} cannot be written: {error}", path.display()));
+        let _turn = turn(&path).map_err(failed)?;
+        let mut all = Contexts::load_from(&path)?;
+        change(&mut all)?;
+        all.save_to(&path).map_err(failed)
     }
 
     fn save_to(&self, path: &Path) -> io::Result<()> {
         let text = toml::to_string_pretty(self).map_err(io::Error::other)?;
-        let directory = path.parent().unwrap_or(Path::new("."));
-        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        make_directory(path)?;
         let draft = path.with_extension(format!("toml.{}", std::process::id()));
-        let write = || {
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(&draft)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(&draft)?;
+        let mut write = || {
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
             fs::rename(&draft, path)
@@ -124,6 +129,20 @@ impl Contexts {
         let current = self.current.as_ref().and_then(|name| self.contexts.get(name));
         current.into_iter().chain(self.contexts.values()).find(|context| normal(&context.url) == normal(url))
     }
+}
+
+fn make_directory(path: &Path) -> io::Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)
+}
+
+/// Waits until nobody else changes the file. The turn ends when this is dropped.
+fn turn(path: &Path) -> io::Result<File> {
+    make_directory(path)?;
+    let name = path.with_extension("toml.lock");
+    let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(MODE).open(name)?;
+    lock.lock()?;
+    Ok(lock)
 }
 
 #[cfg(test)]

@@ -5,6 +5,9 @@ use std::process::ExitCode;
 use baton::ClientError;
 
 use crate::flag_names;
+use crate::output::print_note;
+
+const NOT_FOUND: u8 = 3;
 
 /// Why the program does not end with 0.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,7 +40,7 @@ impl Exit {
 
     /// There is no such thing.
     pub fn not_found(message: impl Into<String>) -> Exit {
-        Exit::new(3, message)
+        Exit::new(NOT_FOUND, message)
     }
 
     /// The server does not want to.
@@ -58,10 +61,15 @@ impl Exit {
         self
     }
 
+    /// What is used instead of something that there is not.
+    pub fn is_not_found_or<T>(self, instead: T) -> Result<T, Exit> {
+        if self.code == NOT_FOUND { Ok(instead) } else { Err(self) }
+    }
+
     /// Says why on the error output, and returns the code to end with.
     pub fn report(self) -> ExitCode {
         if !self.message.is_empty() {
-            eprintln!("baton: {}", self.message);
+            print_note(&self.message);
         }
         ExitCode::from(self.code)
     }

@@ -193,6 +193,10 @@ pub enum Passed {
     Panicked,
 }
 
+/// Why submits are refused when nothing is wrong with them.
+const SUBMIT_REFUSALS: [&str; 6] =
+    ["queue_full", "namespace_limit", "overloaded", "disk_full", "unavailable", "internal"];
+
 impl Metrics {
     /// All at zero, for a server on this kind of store.
     pub fn new(store: &'static str) -> Metrics {
@@ -209,6 +213,7 @@ impl Metrics {
             Verb::register(name, store_seconds.get_or_create_owned(&[("verb", name.into())]), &mut book)
         };
         let (submit, claim, start, renew) = (verb("submit"), verb("claim"), verb("start"), verb("renew"));
+        submit.may_be_refused(&SUBMIT_REFUSALS);
         let (complete, fail, give_back, sleep) = (verb("complete"), verb("fail"), verb("give_back"), verb("sleep"));
         let (cancel, expire, retry) = (verb("cancel"), verb("expire"), verb("retry"));
         let (write_steps, suspend, message) = (verb("write_steps"), verb("suspend"), verb("message"));

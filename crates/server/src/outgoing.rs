@@ -98,6 +98,7 @@ impl<G> Outgoing<G> {
                 self.rest = bytes.split_off(PIECE_BYTES);
             }
         }
+        self.line.taken(bytes.len());
         Poll::Ready(Some(Ok(Frame::data(bytes))))
     }
 

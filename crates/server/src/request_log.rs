@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::response::Response;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, Method, header};
 use tonic::Code;
 use tracing::Level;
 
@@ -74,6 +74,8 @@ pub(crate) struct RequestLog {
     begun: Instant,
     status: Option<u16>,
     code: Option<Code>,
+    /// Bytes of the answer that are still to be sent, where its head says how many there are.
+    left: Option<u64>,
     /// True when all of the answer was sent.
     is_sent: bool,
     /// What is sent to a collector of traces.
@@ -98,6 +100,7 @@ impl RequestLog {
             begun: Instant::now(),
             status: None,
             code: None,
+            left: None,
             is_sent: false,
             span,
         }
@@ -107,6 +110,8 @@ impl RequestLog {
     pub(crate) fn answered(&mut self, response: &Response) {
         self.status = Some(response.status().as_u16());
         self.trailers(response.headers());
+        let length = response.headers().get(header::CONTENT_LENGTH);
+        self.left = length.and_then(|length| length.to_str().ok()?.parse().ok());
         // Nobody asks for the body of an answer to HEAD.
         self.is_sent = self.method == Method::HEAD;
     }
@@ -116,6 +121,12 @@ impl RequestLog {
         if let Some(code) = headers.get("grpc-status").filter(|_| self.is_call) {
             self.code = Some(Code::from_bytes(code.as_bytes()));
         }
+    }
+
+    /// Notes that so many bytes were taken. Nobody asks for what comes after as many as there are.
+    pub(crate) fn taken(&mut self, bytes: usize) {
+        self.left = self.left.map(|left| left.saturating_sub(bytes as u64));
+        self.is_sent |= self.left == Some(0);
     }
 
     /// Notes that all of the answer was sent.

@@ -135,6 +135,11 @@ impl RunnerPools {
     pub(crate) fn tell(&self, state: RunnerState, runners: impl IntoIterator<Item = RunnerId>) {
         let runners: Vec<RunnerId> = runners.into_iter().collect();
         self.events.runners(state, &runners);
+        self.tell_agents(runners);
+    }
+
+    /// The agents of these runners, here or on other servers, have something else to do.
+    pub(crate) fn tell_agents(&self, runners: impl IntoIterator<Item = RunnerId>) {
         for runner in runners {
             self.runner_news.changed(runner);
             // Only a hint: an agent hears of it with its next heartbeat in any case.

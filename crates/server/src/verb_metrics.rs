@@ -78,6 +78,12 @@ impl Verb {
         self.seconds.observe(begun.elapsed().as_secs_f64());
     }
 
+    /// Shows refusals with these codes from the start, as none: whoever looks for a change misses the first one of a
+    /// series that begins with it.
+    pub(crate) fn may_be_refused(&self, codes: &[&'static str]) {
+        codes.iter().for_each(|code| drop(self.refused.get_or_create(&[("code", (*code).into())])));
+    }
+
     /// Counts a refusal.
     pub(crate) fn refused(&self, error: &Error) {
         self.refused.get_or_create(&[("code", error.code().into())]).inc();

@@ -99,19 +99,21 @@ pub async fn execute(command: ContextCommand) -> Result<(), Exit> {
             listing.show(ask, table).await?;
         }
         ContextCommand::Use(UseArgs { name, .. }) => {
-            let mut all = Contexts::load()?;
-            if let Some(name) = &name {
-                all.get(name)?;
-            }
-            all.current = name;
-            all.save()?;
+            Contexts::change(|all| {
+                if let Some(name) = &name {
+                    all.get(name)?;
+                }
+                all.current = name;
+                Ok(())
+            })?;
         }
         ContextCommand::Remove(NameArgs { name }) => {
-            let mut all = Contexts::load()?;
-            all.get(&name)?;
-            all.contexts.remove(&name);
-            all.current = all.current.filter(|current| *current != name);
-            all.save()?;
+            Contexts::change(|all| {
+                all.get(&name)?;
+                all.contexts.remove(&name);
+                all.current.take_if(|current| *current == name);
+                Ok(())
+            })?;
             print_line(format!("removed {name}"));
         }
     }

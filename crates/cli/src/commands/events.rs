@@ -7,7 +7,9 @@ use baton::{Client, EventFilter};
 use clap::{Args, ValueEnum};
 use futures_util::StreamExt;
 
+use crate::commands::ids;
 use crate::exit::Exit;
+use crate::output::harmless::one_line;
 use crate::output::print_line;
 
 pub const HELP: &str = "\
@@ -24,8 +26,10 @@ Examples:
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
     /// A line for people.
+    #[value(alias = "table", alias = "wide")]
     Text,
     /// A JSON document on a line of its own.
+    #[value(alias = "jsonl")]
     Json,
 }
 
@@ -66,6 +70,15 @@ pub struct EventsArgs {
 /// Prints what happens.
 pub async fn events(client: &Client, args: EventsArgs) -> Result<(), Exit> {
     let EventsArgs { namespace, queue, run_type, run, worker, pool, kind: kinds, after, limit, output } = args;
+    // A claim of a pool has an id of its owner's, which may look like the end of one.
+    let run = match run {
+        Some(run) => Some(ids::run(client, run.clone()).await.or_else(|exit| exit.is_not_found_or(run))?),
+        None => None,
+    };
+    let worker = match worker {
+        Some(worker) => Some(ids::worker(client, worker).await?),
+        None => None,
+    };
     let filter = EventFilter { namespace, queue, run_type, run, worker, pool, kinds, after };
     let mut events = pin!(client.events(&filter).take(limit.unwrap_or(usize::MAX)));
     while let Some(event) = events.next().await {
@@ -99,9 +112,7 @@ fn line(event: &Event) -> String {
     ];
     for (name, value) in fields {
         if let Some(value) = value {
-            // Names are other people's words, and must not steer the terminal.
-            let value: String = value.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-            line.push_str(&format!(" {name}={value}"));
+            line.push_str(&format!(" {name}={}", one_line(value)));
         }
     }
     line

@@ -9,6 +9,7 @@ use tokio::time::sleep;
 
 use super::patience::until_ended;
 use crate::exit::Exit;
+use crate::output::print_note;
 
 /// A run that nobody has after this long is worth a word.
 pub const FIRST_LOOK: Duration = Duration::from_secs(2);
@@ -37,7 +38,7 @@ async fn tell(client: &Client, run: &str) -> Infallible {
         match client.explain(run).await {
             Ok(explanation) => {
                 if let Some(news) = told.news(&explanation) {
-                    eprintln!("baton: {news}");
+                    print_note(&news);
                 }
             }
             Err(error) if error.is_transient() => {}

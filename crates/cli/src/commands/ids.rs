@@ -26,9 +26,23 @@ pub fn suffix(word: &str) -> Option<String> {
     is_short.then(|| end.to_ascii_lowercase())
 }
 
-/// The whole identifier of a run, a workflow or a build.
+/// The whole identifier of a run.
 pub async fn run(client: &Client, word: String) -> Result<String, Exit> {
-    let Some(end) = suffix(&word) else { return Ok(word) };
+    called(client, "run", word).await
+}
+
+/// The whole identifier of a build.
+pub async fn build(client: &Client, word: String) -> Result<String, Exit> {
+    called(client, "build", word).await
+}
+
+/// The whole identifier of a run of a workflow.
+pub async fn workflow(client: &Client, word: String) -> Result<String, Exit> {
+    called(client, "workflow", word).await
+}
+
+async fn called(client: &Client, what: &str, word: String) -> Result<String, Exit> {
+    let Some(end) = suffix(&word) else { return whole(what, word) };
     // One more than is shown, to know whether there are more.
     let filter = RunFilter { id_suffix: Some(end.clone()), limit: Some(CANDIDATES_MAX + 1), ..RunFilter::default() };
     let mut runs = client.runs(&filter).await?.runs;
@@ -38,12 +52,12 @@ pub async fn run(client: &Client, word: String) -> Result<String, Exit> {
         let id = run.id.clone();
         (id, vec![run.kind.clone(), run.state.as_str().to_owned(), format!("{} old", look.age(run.submitted_at))])
     };
-    one("run", &word, runs.iter().map(candidate).collect())
+    one(what, &word, runs.iter().map(candidate).collect())
 }
 
 /// The whole identifier of a worker.
 pub async fn worker(client: &Client, word: String) -> Result<String, Exit> {
-    let Some(end) = suffix(&word) else { return Ok(word) };
+    let Some(end) = suffix(&word) else { return whole("worker", word) };
     let mut found = Vec::new();
     let mut filter = WorkerFilter { limit: Some(PAGE_MAX), ..WorkerFilter::default() };
     for _ in 0..PAGES_MAX {
@@ -60,7 +74,7 @@ pub async fn worker(client: &Client, word: String) -> Result<String, Exit> {
 
 /// The whole identifier of a bulk operation.
 pub async fn bulk(client: &Client, word: String) -> Result<String, Exit> {
-    let Some(end) = suffix(&word) else { return Ok(word) };
+    let Some(end) = suffix(&word) else { return whole("bulk operation", word) };
     let (mut found, mut cursor) = (Vec::new(), None);
     for _ in 0..PAGES_MAX {
         let page = client.bulks(None, None, Some(PAGE_MAX), cursor.as_deref()).await?;
@@ -96,6 +110,19 @@ pub async fn webhook(client: &Client, word: String) -> Result<String, Exit> {
     match found.is_empty() {
         true => Err(Exit::not_found(format!("there is no webhook {word}"))),
         false => one("webhook", &word, found),
+    }
+}
+
+/// A word that is no end of an identifier, unless it cannot be a whole one either.
+fn whole(what: &str, word: String) -> Result<String, Exit> {
+    let end = word.trim().trim_start_matches(['…', '.']);
+    match end.len() {
+        0 => Err(Exit::usage(format!("the id of the {what} is empty"))),
+        1..SUFFIX_MIN if end.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
+            let why = format!("{end} is too little of an id: give at least the last {SUFFIX_MIN} characters");
+            Err(Exit::usage(why))
+        }
+        _ => Ok(word),
     }
 }
 

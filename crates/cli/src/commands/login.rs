@@ -41,6 +41,9 @@ pub async fn login(connection: &Connection, args: LoginArgs) -> Result<(), Exit>
     if name.is_empty() || name.chars().any(char::is_control) {
         return Err(Exit::usage("a context needs a name; give --name"));
     }
+    if host(&args.server).contains('@') {
+        return Err(Exit::usage("the URL of a server has no user and no password in it; the API key is asked for"));
+    }
     let (ca, tls_pin) = connection.tls.kept()?;
     let tls = connection.tls.options(None)?;
     // Nobody types a key for an address that cannot be one, or for a server that is not there.
@@ -50,11 +53,12 @@ pub async fn login(connection: &Connection, args: LoginArgs) -> Result<(), Exit>
         return Err(Exit::usage("no key was given"));
     }
     check(&Client::new_with_tls(&args.server, &key, &tls)?).await?;
-    let mut all = Contexts::load()?;
     let context = Context { url: normal(&args.server), api_key: Some(key.trim().to_owned()), ca, tls_pin };
-    all.contexts.insert(name.clone(), context);
-    all.current = Some(name.clone());
-    all.save()?;
+    Contexts::change(|all| {
+        all.contexts.insert(name.clone(), context);
+        all.current = Some(name.clone());
+        Ok(())
+    })?;
     let place = contexts::path().unwrap_or_default();
     eprintln!("logged in to {} as the context {name}, kept in {}", normal(&args.server), place.display());
     Ok(())

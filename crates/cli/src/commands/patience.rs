@@ -6,6 +6,7 @@ use baton::ClientError;
 use tokio::time::sleep;
 
 use crate::exit::Exit;
+use crate::output::print_note;
 
 /// How long one question waits on the server.
 pub const WAIT: Duration = Duration::from_secs(30);
@@ -28,7 +29,7 @@ pub async fn until_ended<T>(
             Ok(_) => patience.renew(Instant::now()),
             Err(error) => {
                 if let Some(news) = patience.bear(error, Instant::now())? {
-                    eprintln!("baton: {news}");
+                    print_note(&news);
                 }
                 sleep(PAUSE).await;
             }
@@ -45,7 +46,7 @@ pub async fn until_answered<T>(ask: impl AsyncFn() -> Result<T, ClientError>) ->
             Ok(answer) => return Ok(answer),
             Err(error) => {
                 if let Some(news) = patience.bear(error, Instant::now())? {
-                    eprintln!("baton: {news}");
+                    print_note(&news);
                 }
                 sleep(PAUSE).await;
             }

@@ -4,13 +4,17 @@ mod lines;
 
 use std::io::{self, IsTerminal};
 
+use baton_core::did_you_mean;
 use baton_server::{LogQueue, LogWriter, REQUEST_TARGET, Weight};
 use clap::{Args, ValueEnum};
 use tracing::{Level, Metadata};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::exit::Exit;
+
+const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 
 /// How much is logged, and how.
 #[derive(Args)]
@@ -52,6 +56,19 @@ impl LogArgs {
     where
         W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
     {
+        for word in self.log.split(',').map(str::trim).filter(|word| !word.is_empty() && !word.contains(['=', '['])) {
+            // The filter would take any other word for the name of a module, and log nothing else.
+            if word.parse::<LevelFilter>().is_err() {
+                let near = did_you_mean::near(word, LEVELS);
+                let meant = near.first().map_or_else(String::new, |near| format!(" Did you mean {near}?"));
+                let levels = LEVELS.join(", ");
+                return Err(Exit::usage(format!(
+                    "--log {:?}: {word} is none of the levels {levels}.{meant} For a module write its level, too: \
+                     baton_server=debug",
+                    self.log
+                )));
+            }
+        }
         let filter = EnvFilter::try_new(&self.log)
             .map_err(|error| Exit::usage(format!("--log {:?} is not a level or filter: {error}", self.log)))?;
         let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);

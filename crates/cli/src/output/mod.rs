@@ -1,14 +1,16 @@
 //! What goes to the standard output.
 
 mod color;
+pub mod harmless;
 mod list;
 mod look;
 mod table;
 mod watch;
 mod when;
 
+use std::borrow::Cow;
 use std::fmt::Display;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -80,7 +82,7 @@ impl Format {
         print_line(match self.output() {
             Output::Json => serde_json::to_string_pretty(answer).unwrap_or_default(),
             Output::Jsonl => serde_json::to_string(answer).unwrap_or_default(),
-            Output::Table | Output::Wide => human(answer, self.look()),
+            Output::Table | Output::Wide => harmless::lines(&human(answer, self.look())),
         });
     }
 
@@ -99,8 +101,10 @@ pub fn print_line(text: impl Display) {
     write_out(&format!("{}\n", text.trim_end_matches('\n')));
 }
 
-/// Writes text as it is to the standard output.
+/// Writes text to the standard output: as it is, for programs, and without what steers a terminal to one.
 fn write_out(text: &str) {
+    let is_terminal = std::io::stdout().is_terminal();
+    let text = if is_terminal { Cow::Owned(harmless::lines(text)) } else { Cow::Borrowed(text) };
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => {}
@@ -111,6 +115,11 @@ fn write_out(text: &str) {
             std::process::exit(1);
         }
     }
+}
+
+/// Tells something on the error output, beside what the command prints.
+pub fn print_note(text: impl Display) {
+    eprintln!("baton: {}", harmless::lines(&text.to_string()));
 }
 
 /// What may be there, or a dash.

@@ -10,7 +10,7 @@ mod recorder;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use baton_core::pools::{RunnerId, RunnerState};
 use baton_core::{Millis, RunId, State, WorkerId};
@@ -88,7 +88,7 @@ pub struct Events {
     store: Arc<dyn Store>,
     server: String,
     switch: Arc<Switch>,
-    notes: mpsc::Sender<Vec<Note>>,
+    notes: mpsc::Sender<(Instant, Vec<Note>)>,
     news: mpsc::Sender<News>,
     hub: Arc<Hub>,
     replays: Semaphore,
@@ -130,7 +130,7 @@ impl Events {
         }
         let count = notes.len();
         let waiting = self.switch.pending.fetch_add(count, Ordering::Relaxed);
-        if waiting + count > NOTES_MAX || self.notes.try_send(notes).is_err() {
+        if waiting + count > NOTES_MAX || self.notes.try_send((Instant::now(), notes)).is_err() {
             self.switch.pending.fetch_sub(count, Ordering::Relaxed);
             self.switch.lost.store(true, Ordering::Relaxed);
         }

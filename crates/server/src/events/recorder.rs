@@ -43,14 +43,15 @@ pub(super) async fn record(
     names: Names,
     switch: Arc<Switch>,
     hub: Arc<Hub>,
-    mut notes: mpsc::Receiver<Vec<Note>>,
+    mut notes: mpsc::Receiver<(Instant, Vec<Note>)>,
 ) {
+    let noted = |(at, notes): (Instant, Vec<Note>)| notes.into_iter().map(move |note| (at, note));
     let recorder = Recorder { time: StoreTime::new(store.clone()), store, names, switch, hub };
     while let Some(first) = notes.recv().await {
-        let mut waiting = first;
+        let mut waiting: Vec<(Instant, Note)> = noted(first).collect();
         tokio::time::sleep(GATHER).await;
         while let Ok(more) = notes.try_recv() {
-            waiting.extend(more);
+            waiting.extend(noted(more));
         }
         let count = waiting.len();
         for batch in waiting.chunks(BATCH_EVENTS_MAX) {
@@ -74,7 +75,7 @@ pub(super) fn mark(kinds: u32, reason: &str) -> Bytes {
 }
 
 impl Recorder {
-    async fn write(&self, notes: &[Note]) {
+    async fn write(&self, notes: &[(Instant, Note)]) {
         for _ in 0..TRIES_MAX {
             match self.try_write(notes).await {
                 Ok(()) => return,
@@ -89,7 +90,7 @@ impl Recorder {
         self.switch.lost.store(true, Ordering::Relaxed);
     }
 
-    async fn try_write(&self, notes: &[Note]) -> StoreResult<()> {
+    async fn try_write(&self, notes: &[(Instant, Note)]) -> StoreResult<()> {
         if self.switch.lost.load(Ordering::Relaxed) {
             self.store.write_events(1, mark(Kind::all(), NOT_RECORDED)).await?;
             self.switch.lost.store(false, Ordering::Relaxed);
@@ -108,13 +109,22 @@ impl Recorder {
         Ok(())
     }
 
+    /// When something was noted, by the store's clock, which shows `now`.
+    fn moment(&self, now: Millis, noted: Instant) -> Millis {
+        match self.store.clock().fixed() {
+            Some(_) => now,
+            None => now - noted.elapsed().as_millis() as Millis,
+        }
+    }
+
     /// Events as they are told, of those kinds that are wanted.
-    async fn events(&self, notes: &[Note]) -> StoreResult<Vec<Event>> {
-        let now = self.time.now().await?;
+    async fn events(&self, notes: &[(Instant, Note)]) -> StoreResult<Vec<Event>> {
+        let clock = self.time.now().await?;
         let facts = self.facts(notes).await?;
         let written = self.switch.written.load(Ordering::Relaxed);
         let mut events = Vec::with_capacity(notes.len());
-        for note in notes {
+        for (noted, note) in notes {
+            let now = self.moment(clock, *noted);
             let made = match note {
                 Note::Submitted { run, lane } => {
                     let event = Event::new(Kind::RunSubmitted.as_str(), Time(now));
@@ -154,8 +164,8 @@ impl Recorder {
     }
 
     /// What the store knows of the runs that have changed: with one call for all.
-    async fn facts(&self, notes: &[Note]) -> StoreResult<HashMap<RunId, RunFacts>> {
-        let changed = notes.iter().filter_map(|note| match note {
+    async fn facts(&self, notes: &[(Instant, Note)]) -> StoreResult<HashMap<RunId, RunFacts>> {
+        let changed = notes.iter().filter_map(|(_, note)| match note {
             Note::Changed { run, .. } => Some(*run),
             Note::Submitted { .. }
             | Note::Claimed { .. }
@@ -217,6 +227,8 @@ impl Recorder {
             State::Assigned | State::Running => return Ok(None),
         };
         let ended = kind == Kind::RunEnded;
+        // Never before what was noted of the run earlier.
+        let at = facts.ended_at.filter(|_| ended).map_or(now, |at| at.max(now));
         let event = Event {
             state: Some(state.as_str().to_owned()),
             reason: match ended {
@@ -224,7 +236,7 @@ impl Recorder {
                 false => why.map(str::to_owned),
             },
             worker_id: facts.worker.map(|worker| worker.to_string()),
-            ..Event::new(kind.as_str(), Time(if ended { facts.ended_at.unwrap_or(now) } else { now }))
+            ..Event::new(kind.as_str(), Time(at))
         };
         Ok(self.of_lane(event, run, facts.lane).await?.map(|event| (kind, event)))
     }

@@ -24,6 +24,9 @@ const SHOWN: HeaderValue = HeaderValue::from_static(
 /// How long a browser remembers what it was told, in seconds.
 const REMEMBERED: HeaderValue = HeaderValue::from_static("600");
 
+/// Caches must not give one origin what another was answered.
+const VARIES: HeaderValue = HeaderValue::from_static("Origin");
+
 /// Origins whose pages may call the API.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origins(Vec<String>);
@@ -35,7 +38,9 @@ impl Origins {
         let origin = |origin: &str| {
             let host = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
             let is_host = |host: &str| {
-                !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte))
+                let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte);
+                let port = host.rsplit_once(':').filter(|_| !host.ends_with(']')).map(|(_, port)| port);
+                !host.is_empty() && host.bytes().all(is_plain) && port.is_none_or(|port| port.parse::<u16>().is_ok())
             };
             match origin == "*" || host.is_some_and(is_host) {
                 true => Ok(origin.to_ascii_lowercase()),
@@ -60,7 +65,11 @@ impl Origins {
 
 /// Answers what a browser asks before it sends a request of such a page, and lets the page read the answer.
 pub(super) async fn allow(State(app): State<App>, request: Request, next: Next) -> Response {
-    let Some(origin) = app.cors.allow(request.headers()) else { return next.run(request).await };
+    let Some(origin) = app.cors.allow(request.headers()) else {
+        let mut response = next.run(request).await;
+        response.headers_mut().append(header::VARY, VARIES);
+        return response;
+    };
     let asks_first =
         request.method() == Method::OPTIONS && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
     let mut response = match asks_first {
@@ -78,8 +87,7 @@ pub(super) async fn allow(State(app): State<App>, request: Request, next: Next) 
     let headers = response.headers_mut();
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, SHOWN);
-    // Caches must not give one origin what another was answered.
-    headers.append(header::VARY, HeaderValue::from_static("Origin"));
+    headers.append(header::VARY, VARIES);
     response
 }
 
@@ -98,8 +106,11 @@ mod tests {
             assert!(!allows(&origins, other), "{other}");
         }
         assert!(allows(&Origins::parse("*").unwrap(), "https://anywhere.example"));
+        assert!(Origins::parse("http://[::1]:3000, http://[::1], http://a:80").is_ok());
         assert!(!allows(&Origins::parse("").unwrap(), "https://ci.example.org"));
-        for wrong in ["ci.example.org", "https://", "https://a/b", "https://a b", "ftp://a"] {
+        for wrong in
+            ["ci.example.org", "https://", "https://a/b", "https://a b", "ftp://a", "https://a:b", "https://a:"]
+        {
             assert!(Origins::parse(wrong).is_err(), "{wrong}");
         }
     }

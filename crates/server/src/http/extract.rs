@@ -14,6 +14,7 @@ use http::{HeaderMap, Uri};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 
+use super::shape;
 use crate::answers::Answer;
 use crate::auth::Caller;
 use crate::bodies::Share;
@@ -38,7 +39,7 @@ impl FromRequestParts<App> for Auth {
         let caller = result.inspect(Answer::is_for)?;
         // What only reads is held up while its key reads a great deal; what waits for something
         // takes its turn later.
-        let waits = parts.uri.query().is_some_and(|query| query.contains("wait_ms"));
+        let waits = super::waits(&parts.uri);
         let claims = parts.extensions.get::<MatchedPath>().is_some_and(|path| super::CLAIMING.contains(&path.as_str()));
         if parts.method == http::Method::GET && !waits && !claims {
             app.answers.may_read().await?;
@@ -106,7 +107,14 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Params<T> {
         let joined = join_lists(&parts.uri);
         match Query::<T>::try_from_uri(joined.as_ref().unwrap_or(&parts.uri)) {
             Ok(Query(params)) => Ok(Params(params)),
-            Err(rejection) => Err(Error::Invalid(rejection.body_text())),
+            Err(rejection) => {
+                let said = rejection.body_text();
+                let said = said.rsplit_once("query string: ").map_or(said.as_str(), |(_, said)| said);
+                Err(match said.split_once(": ") {
+                    Some((place, said)) if !place.contains([' ', '`']) => shape::refusal(place, said),
+                    Some(_) | None => shape::refusal("", said),
+                })
+            }
         }
     }
 }
@@ -287,7 +295,19 @@ async fn collect(
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     serde_json::from_slice(bytes).map_err(|error| match error.classify() {
-        serde_json::error::Category::Data => Error::Invalid(format!("the body does not fit: {error}")),
+        serde_json::error::Category::Data => misshapen::<T>(bytes, &error),
         _ => Error::Malformed(format!("the body is not JSON: {error}")),
     })
+}
+
+/// Says which part of a body does not fit. It is read once more: to know where one is costs more than to read.
+fn misshapen<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error) -> Error {
+    let again = serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_slice(bytes));
+    match again {
+        Err(found) => {
+            let place = found.path().to_string();
+            shape::refusal(if place == "." { "" } else { &place }, &found.inner().to_string())
+        }
+        Ok(_) => shape::refusal("", &error.to_string()),
+    }
 }

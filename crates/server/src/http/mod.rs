@@ -9,9 +9,11 @@ mod events;
 mod extract;
 mod keys;
 mod leases;
+mod name_cursor;
 mod namespaces;
 mod openapi;
 mod operations;
+mod plain_metrics;
 mod pools;
 mod problem;
 mod queues;
@@ -19,6 +21,7 @@ mod runs;
 mod schedules;
 mod secrets;
 mod settings;
+mod shape;
 mod statistics;
 mod webhooks;
 mod workers;
@@ -30,14 +33,14 @@ pub use openapi::openapi;
 
 use std::time::Instant;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
 use baton_proto::Problem;
 use bytes::Bytes;
-use http::{Method, StatusCode, header};
+use http::{Method, StatusCode, Uri, header};
 use serde::Serialize;
 
 use crate::answers::{self, Answer, Route, SharedByAll};
@@ -65,10 +68,7 @@ pub fn router(app: App) -> Router {
             axum::routing::get(async move || (Extension(SharedByAll), bytes_of_json(StatusCode::OK, document.clone()))),
         )
         .fallback(no_route)
-        .method_not_allowed_fallback(|| async {
-            let why = "this path does not take that method; see /openapi.json";
-            problem::refusal(StatusCode::METHOD_NOT_ALLOWED, Problem::new(why, "method_not_allowed"))
-        })
+        .method_not_allowed_fallback(async || not_allowed("this path does not take that method; see /openapi.json"))
         // One layer for all that requests have in common: each moves the whole of a request's future.
         .layer(middleware::from_fn_with_state(app.clone(), count));
     match app.cors.is_empty() {
@@ -84,17 +84,30 @@ async fn no_route(headers: http::HeaderMap) -> Response {
     }
 }
 
+fn not_allowed(why: &str) -> Response {
+    problem::refusal(StatusCode::METHOD_NOT_ALLOWED, Problem::new(why, "method_not_allowed"))
+}
+
 /// Counts requests, times those that do not wait for work, and sees through those that change something.
 async fn count(State(app): State<App>, matched: Option<MatchedPath>, mut request: Request, next: Next) -> Response {
     let begun = Instant::now();
     let in_detail = problem::accepts(request.headers());
     let method = method_label(request.method());
     let route = matched.as_ref().map_or("none", MatchedPath::as_str).to_owned();
+    let is_head = request.method() == Method::HEAD;
+    if is_head && CLAIMING.contains(&route.as_str()) {
+        app.metrics.answered_request(method, route, StatusCode::METHOD_NOT_ALLOWED.as_u16(), None);
+        return not_allowed("GET on this path hands out work, and nobody would see which: it does not take HEAD");
+    }
+    if is_head {
+        // An answer to it is one to GET without its bytes.
+        *request.method_mut() = Method::GET;
+    }
     let waits = route.ends_with("/claim")
         || route == HEARTBEAT
         || route == RUNNER_HEARTBEAT
         || route == EVENTS
-        || request.uri().query().is_some_and(|query| query.contains("wait_ms"));
+        || self::waits(request.uri());
     // A claim's caller has to be there to take the runs. Every other change is carried to its end even when its caller hangs
     // up: what was committed must still wake those who wait for it, and be written down.
     let changes = request.method() != http::Method::GET && !route.ends_with("/claim");
@@ -141,7 +154,24 @@ async fn count(State(app): State<App>, matched: Option<MatchedPath>, mut request
     }
     let seconds = (!waits).then(|| begun.elapsed().as_secs_f64());
     app.metrics.answered_request(method, route, response.status().as_u16(), seconds);
-    if in_detail { problem::in_detail(response) } else { response }
+    let response = if in_detail { problem::in_detail(response) } else { response };
+    if is_head { without_bytes(response) } else { response }
+}
+
+/// The head of an answer.
+fn without_bytes(response: Response) -> Response {
+    let (mut head, body) = response.into_parts();
+    if let Some(length) = body.size_hint().exact()
+        && !head.headers.contains_key(header::CONTENT_LENGTH)
+    {
+        head.headers.insert(header::CONTENT_LENGTH, length.into());
+    }
+    Response::from_parts(head, Body::empty())
+}
+
+/// True for a request that wants to wait for something.
+fn waits(uri: &Uri) -> bool {
+    uri.query().is_some_and(|query| query.split('&').any(|part| part == "wait_ms" || part.starts_with("wait_ms=")))
 }
 
 /// Few labels, whatever clients make up: each is kept for good.

@@ -49,12 +49,16 @@ pub(super) async fn errors() -> Response {
 /// They name namespaces, queues and pools, so they are for this machine,
 /// and for others with the key of the setting `metrics_key` or an API key that may read everything.
 #[utoipa::path(get, path = "/metrics", tag = "operations",
-    responses((status = 200, body = String, content_type = "application/openmetrics-text"), (status = 401, body = Problem), (status = 403, body = Problem)))]
+    responses((status = 200, content((String = "application/openmetrics-text"), (String = "text/plain"))), (status = 401, body = Problem), (status = 403, body = Problem)))]
 pub(super) async fn metrics(State(app): State<App>, request: Request) -> Result<Response, Error> {
     let from = request.extensions().get::<Peer>().map(|peer| peer.0);
     crate::service::metrics::may_read(&app, credential(request.headers()), from, is_forwarded(request.headers()))
         .await?;
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    let accepts = request.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let text = crate::service::metrics::text(&app).await;
+    let (kind, text) = match accepts.contains("application/openmetrics-text") {
+        true => ("application/openmetrics-text; version=1.0.0; charset=utf-8", text),
+        false => ("text/plain; version=0.0.4; charset=utf-8", super::plain_metrics::of(&text)),
+    };
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, kind)], text).into_response())
 }

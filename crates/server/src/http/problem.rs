@@ -40,7 +40,12 @@ pub(super) fn accepts(headers: &HeaderMap) -> bool {
     lists.flat_map(|list| list.split(',')).any(|one| {
         let mut parts = one.split(';').map(str::trim);
         let is_named = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case(DETAILS));
-        is_named && !parts.any(|parameter| matches!(parameter, "q=0" | "q=0.0"))
+        // A weight of 0 says that it is not wanted.
+        let weight = |parameter: &str| {
+            let (name, value) = parameter.split_once('=')?;
+            name.trim().eq_ignore_ascii_case("q").then(|| value.trim().parse::<f32>().ok())?
+        };
+        is_named && parts.find_map(weight) != Some(0.0)
     })
 }
 
@@ -54,8 +59,9 @@ fn details(status: StatusCode, problem: Problem) -> ProblemDetails {
 
 /// docs/errors.md as a page on which every code can be pointed at.
 pub(super) fn page() -> String {
-    let mut page =
-        String::from("<!doctype html><html lang=en><meta charset=utf-8><title>Errors of Baton</title><table>");
+    let mut page = String::from(
+        "<!doctype html><html lang=en><meta charset=utf-8><title>Errors of Baton</title><h1>Errors of Baton</h1><table>",
+    );
     let rows = include_str!("../../../../docs/errors.md").lines().filter(|line| line.starts_with("| `"));
     for row in rows {
         let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
@@ -68,8 +74,14 @@ pub(super) fn page() -> String {
     page + "</table></html>"
 }
 
+/// A cell as text. Of a link, whose page is not here, its words are left.
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('`', "")
+    let mut parts = text.split("](");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        plain.push_str(part.split_once(')').map_or(part, |(_, rest)| rest));
+    }
+    plain.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace(['`', '['], "")
 }
 
 #[cfg(test)]
@@ -82,6 +94,8 @@ mod tests {
             ("application/problem+json", true),
             ("application/json, Application/Problem+JSON;q=0.9", true),
             ("application/problem+json;q=0", false),
+            ("application/problem+json; Q = 0.00", false),
+            ("application/problem+json; q=0.01", true),
             ("application/json", false),
             ("*/*", false),
         ] {
@@ -97,5 +111,6 @@ mod tests {
         for code in ["queue_full", "unknown_worker", "invalid", "method_not_allowed"] {
             assert!(page.contains(&format!("<code id={code}>")), "{code}");
         }
+        assert!(!page.contains("](") && !page.contains(".md)"), "links to files are no links here");
     }
 }

@@ -246,7 +246,8 @@ pub(super) async fn cancel(
 }
 
 /// Submit a run that has ended again, as a new run.
-#[utoipa::path(post, path = "/api/v1/runs/{id}/retry", tag = "runs", security(("api_key" = ["submit"])), params(("id" = String, Path)),
+#[utoipa::path(post, path = "/api/v1/runs/{id}/retry", tag = "runs", security(("api_key" = ["submit"])),
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same key gives the same new run")),
     responses((status = 201, body = SubmittedRun), (status = 200, body = SubmittedRun, description = "Retried before with the same key"),
         (status = 422, body = baton_proto::Problem, description = "It has not ended")))]
 pub(super) async fn retry(

@@ -7,21 +7,19 @@ use baton_proto::{
     ScheduleFires, SchedulePage, ScheduleView, TriggerSchedule, TriggeredSchedule,
 };
 use baton_store::Page;
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::extract::{Auth, Json, Params, Path};
 use super::queues::InNamespace;
-use super::runs::{cursor, page_size};
-use super::{answer, ok};
+use super::runs::{cursor, idempotency_key, page_size};
+use super::{answer, name_cursor, ok};
 use crate::service::schedules;
 use crate::{App, Error};
 
 /// Fires that are shown unless somebody asks for more.
 const NEXT_DEFAULT: usize = 10;
-/// Between namespace and id in a cursor: no name has it.
-const SEPARATOR: char = '\u{1f}';
 
 /// Make a schedule. The same again, after a lost answer, does no harm.
 #[utoipa::path(post, path = "/api/v1/schedules", tag = "schedules", security(("api_key" = ["submit"])), request_body = CreateSchedule,
@@ -59,13 +57,10 @@ pub(super) async fn list(
     Params(wanted): Params<ListSchedules>,
 ) -> Result<Response, Error> {
     let limit = page_size(wanted.limit)?;
-    let wrong = || Error::field("cursor", "must be the next_cursor of the page before");
-    let after = wanted.cursor.as_deref().map(|text| text.split_once(SEPARATOR).ok_or_else(wrong)).transpose()?;
-    let after = after.map(|(namespace, id)| (namespace.to_owned(), id.to_owned()));
-    let page = Page { after, limit };
-    let (found, total) = schedules::read::list(&app, &caller, wanted.namespace.as_deref(), page, wanted.total).await?;
-    let next_cursor = found.last().filter(|_| found.len() == limit);
-    let next_cursor = next_cursor.map(|last| format!("{}{SEPARATOR}{}", last.namespace, last.id));
+    let page = name_cursor::page(wanted.cursor.as_deref(), limit)?;
+    let (mut found, total) =
+        schedules::read::list(&app, &caller, wanted.namespace.as_deref(), page, wanted.total).await?;
+    let next_cursor = name_cursor::next(&mut found, limit, |schedule| (&schedule.namespace, &schedule.id));
     Ok(ok(&SchedulePage { schedules: found, next_cursor, total }))
 }
 
@@ -134,16 +129,18 @@ pub(super) async fn resume(
 }
 
 /// Start a run of a schedule now, whatever its rule says, also while it is paused.
-#[utoipa::path(post, path = "/api/v1/schedules/{id}/trigger", tag = "schedules", security(("api_key" = ["submit"])), params(("id" = String, Path), InNamespace),
+#[utoipa::path(post, path = "/api/v1/schedules/{id}/trigger", tag = "schedules", security(("api_key" = ["submit"])), params(("id" = String, Path), InNamespace,
+        ("Idempotency-Key" = Option<String>, Header, description = "The same key gives the same run; wins over the one in the body")),
     request_body = TriggerSchedule, responses((status = 201, body = TriggeredSchedule), (status = 404, body = Problem)))]
 pub(super) async fn trigger(
     State(app): State<App>,
     Auth(caller): Auth,
     Path(id): Path<String>,
     Params(within): Params<InNamespace>,
+    headers: HeaderMap,
     Json(wanted): Json<TriggerSchedule>,
 ) -> Result<Response, Error> {
-    let key = wanted.idempotency_key.as_deref();
+    let key = idempotency_key(&headers)?.or(wanted.idempotency_key.as_deref());
     let triggered = schedules::by_hand::trigger(&app, &caller, within.name(), &id, key).await?;
     Ok(answer(StatusCode::CREATED, &triggered))
 }

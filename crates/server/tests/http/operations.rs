@@ -83,7 +83,13 @@ async fn metrics_can_be_parsed_and_count(on: On) {
     let (_, claimed) = server.held().await;
     server.client.complete(&claimed.run_id, &complete(&claimed.lease)).await.unwrap();
     server.call("GET", "/api/v1/runs/x", "").await;
-    let answer = server.send(server.request("GET", "/metrics"), "").await;
+    let plain = server.send(server.request("GET", "/metrics"), "").await;
+    assert!(plain.header("content-type").starts_with("text/plain; version=0.0.4"));
+    let plain = String::from_utf8(plain.body.to_vec()).unwrap();
+    assert!(plain.contains("# TYPE baton_submit_total counter\nbaton_submit_total 1\n"), "{plain}");
+    assert!(plain.contains("# TYPE baton_build_info gauge\n") && !plain.contains("# EOF"), "{plain}");
+    let open = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4";
+    let answer = server.send(server.request("GET", "/metrics").header("accept", open), "").await;
     assert!(answer.header("content-type").starts_with("application/openmetrics-text"));
     let text = String::from_utf8(answer.body.to_vec()).unwrap();
     assert!(text.ends_with("# EOF\n"));

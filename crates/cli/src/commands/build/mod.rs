@@ -137,23 +137,23 @@ pub async fn execute(client: &Client, command: BuildCommand) -> Result<(), Exit>
             args.listing.show(ask, show::page).await?;
         }
         BuildCommand::Get(OneArgs { id, format }) => {
-            format.show(&client.build(&ids::run(client, id).await?).await?, show::one);
+            format.show(&client.build(&ids::build(client, id).await?).await?, show::one);
         }
         BuildCommand::Logs(args) => logs(client, args).await?,
         BuildCommand::Download(args) => download(client, args).await?,
         BuildCommand::Cancel(OneArgs { id, format }) => {
-            let id = ids::run(client, id).await?;
+            let id = ids::build(client, id).await?;
             format.print(&client.cancel_build(&id).await?, |cancelled| {
                 let note = if cancelled.status.is_ended() { "" } else { " (its worker has been told to stop)" };
                 format!("{id} {}{note}", cancelled.status.as_str())
             });
         }
         BuildCommand::Retry(OneArgs { id, format }) => {
-            let id = ids::run(client, id).await?;
+            let id = ids::build(client, id).await?;
             format.print(&client.retry_build(&id, None).await?, |build| build.id.clone());
         }
         BuildCommand::Explain(OneArgs { id, format }) => {
-            let id = ids::run(client, id).await?;
+            let id = ids::build(client, id).await?;
             // Whoever is no build is none here, also when it is a run of another kind.
             client.build(&id).await?;
             run::explain(client, &id, format).await?;
@@ -163,7 +163,7 @@ pub async fn execute(client: &Client, command: BuildCommand) -> Result<(), Exit>
 }
 
 async fn logs(client: &Client, args: LogsArgs) -> Result<(), Exit> {
-    let args = LogsArgs { id: ids::run(client, args.id).await?, ..args };
+    let args = LogsArgs { id: ids::build(client, args.id).await?, ..args };
     if args.follow {
         let screen = Screen::new(false);
         if let Followed::Detached = follow::follow(client, &args.id, &screen).await? {
@@ -188,7 +188,7 @@ async fn logs(client: &Client, args: LogsArgs) -> Result<(), Exit> {
 }
 
 async fn download(client: &Client, args: DownloadArgs) -> Result<(), Exit> {
-    let build = client.build(&ids::run(client, args.id).await?).await?;
+    let build = client.build(&ids::build(client, args.id).await?).await?;
     let Some(file) = fetch::result(&build) else {
         let status = build.status.as_str();
         return Err(Exit::not_found(format!("there is no file to download: the build is {status}")));

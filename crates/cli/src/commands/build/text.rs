@@ -1,5 +1,7 @@
 //! Lines that a build printed, on somebody's terminal.
 
+use crate::output::harmless::{colour, steers};
+
 /// The line without what could steer a terminal. Colours stay: `ESC [ ... m`.
 pub fn printable(line: &str) -> String {
     let mut shown = String::with_capacity(line.len());
@@ -12,7 +14,7 @@ pub fn printable(line: &str) -> String {
         }
         match c {
             '\t' => shown.push(c),
-            c if c.is_control() => {}
+            c if steers(c) => {}
             c => shown.push(c),
         }
         rest = &rest[c.len_utf8()..];
@@ -22,13 +24,6 @@ pub fn printable(line: &str) -> String {
         shown.push_str("\u{1b}[0m");
     }
     shown
-}
-
-/// The length of the colour sequence that the text begins with.
-fn colour(text: &str) -> Option<usize> {
-    let parameters = text.strip_prefix("\u{1b}[")?;
-    let length = parameters.find(|c: char| !(c.is_ascii_digit() || c == ';'))?;
-    parameters[length..].starts_with('m').then_some(length + 3)
 }
 
 /// How many there are of something.

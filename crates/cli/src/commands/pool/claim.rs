@@ -14,7 +14,7 @@ use super::create::{parse_memory, parse_usage};
 use super::{NameArgs, claims, show};
 use crate::commands::patience::{PAUSE, Patience};
 use crate::exit::Exit;
-use crate::output::{Format, print_line};
+use crate::output::{Format, print_line, print_note};
 use crate::{duration, signals};
 
 /// How often a claim is tried to be given up by somebody who wants to go: about as long as CI
@@ -98,7 +98,7 @@ pub async fn claim(client: &Client, args: ClaimArgs) -> Result<(), Exit> {
         }
     };
     if let Some(old) = claimed_before(&claim) {
-        eprintln!("baton: {old}");
+        print_note(&old);
     }
     while claim.state == ClaimState::Waiting {
         board.show(&claim);
@@ -130,7 +130,7 @@ impl Asker<'_> {
     /// A server that restarts is waited for.
     fn bear(&mut self, error: ClientError) -> Result<(), Exit> {
         if let Some(news) = self.patience.bear(error, Instant::now())? {
-            eprintln!("baton: {news}");
+            print_note(&news);
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use clap::{Args, Subcommand};
 
 use super::patience::until_answered;
 use crate::exit::Exit;
-use crate::output::{Format, Listing, print_line};
+use crate::output::{Format, Listing, print_line, print_note};
 
 #[derive(Subcommand)]
 pub enum PoolCommand {
@@ -297,7 +297,7 @@ async fn release(client: &Client, args: ReleaseArgs) -> Result<(), Exit> {
         Err(ClientError::Refused { status: 404, message, .. }) if missing_ok => {
             // It may be the pool that is missing, which is a mistake of whoever wrote its name.
             until_answered(async || client.pool(&namespace, &pool).await).await?;
-            eprintln!("baton: {message}");
+            print_note(&message);
         }
         Err(error) => return Err(error.into()),
     }

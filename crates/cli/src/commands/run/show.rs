@@ -2,7 +2,7 @@
 
 use baton::proto::{Explanation, History, HistoryEvent, RunPage, RunView};
 
-use crate::output::{Column, Look, Table, or_dash};
+use crate::output::{Column, Look, Table, harmless, or_dash};
 
 /// A list of runs.
 pub fn page(page: &RunPage, look: Look) -> Table {
@@ -108,7 +108,7 @@ pub fn event(event: &HistoryEvent) -> String {
     for part in [&event.worker_id, &event.reason, &event.message].into_iter().flatten() {
         line.push_str(&format!("  {part}"));
     }
-    line
+    harmless::lines(&line)
 }
 
 /// Why a run is where it is.

@@ -180,11 +180,11 @@ pub async fn execute(client: &Client, command: WorkflowCommand) -> Result<(), Ex
         WorkflowCommand::Start(args) => start::start(client, args).await?,
         WorkflowCommand::List(args) => list(client, args).await?,
         WorkflowCommand::Get(OneArgs { run, format }) => {
-            let found = client.workflow(ids::run(client, run.run).await?).get().await?;
+            let found = client.workflow(ids::workflow(client, run.run).await?).get().await?;
             format.show(&view::Run::from(found), show::run);
         }
         WorkflowCommand::Result(OneArgs { run, format }) => {
-            let handle = client.workflow(ids::run(client, run.run).await?);
+            let handle = client.workflow(ids::workflow(client, run.run).await?);
             // Whoever mistyped is told at once, and so is whoever asks a server that is not there.
             handle.get().await?;
             finish(client, &handle, format).await?;
@@ -192,7 +192,7 @@ pub async fn execute(client: &Client, command: WorkflowCommand) -> Result<(), Ex
         WorkflowCommand::Cancel(args) => cancel(client, args).await?,
         WorkflowCommand::Signal(args) => signal(client, args).await?,
         WorkflowCommand::Query(RunArgs { run }) => {
-            let run = ids::run(client, run).await?;
+            let run = ids::workflow(client, run).await?;
             let published: Option<Box<RawValue>> = client.workflow(&run).query().await?;
             match published {
                 Some(value) => print_line(value.get()),
@@ -200,7 +200,7 @@ pub async fn execute(client: &Client, command: WorkflowCommand) -> Result<(), Ex
             }
         }
         WorkflowCommand::Steps(ManyArgs { run, listing }) => {
-            let handle = client.workflow(ids::run(client, run.run).await?);
+            let handle = client.workflow(ids::workflow(client, run.run).await?);
             let ask = async || {
                 let steps = handle.steps().await?;
                 Ok(view::Steps { steps: steps.into_iter().map(view::Step::from).collect() })
@@ -208,14 +208,14 @@ pub async fn execute(client: &Client, command: WorkflowCommand) -> Result<(), Ex
             listing.show(ask, show::steps).await?;
         }
         WorkflowCommand::History(ManyArgs { run, listing }) => {
-            let run = ids::run(client, run.run).await?;
+            let run = ids::workflow(client, run.run).await?;
             listing.show(async || history::read(client, &run).await, show::history).await?;
         }
         WorkflowCommand::Explain(OneArgs { run, format }) => {
-            super::run::explain(client, &ids::run(client, run.run).await?, format).await?;
+            super::run::explain(client, &ids::workflow(client, run.run).await?, format).await?;
         }
         WorkflowCommand::Retry(RetryArgs { one: OneArgs { run, format }, from_start }) => {
-            let again = client.workflow(ids::run(client, run.run).await?).retry(from_start).await?;
+            let again = client.workflow(ids::workflow(client, run.run).await?).retry(from_start).await?;
             format.print(&view::Started::from(&again), |started| started.id.clone());
         }
     }
@@ -245,7 +245,7 @@ async fn list(client: &Client, args: ListArgs) -> Result<(), Exit> {
 
 async fn cancel(client: &Client, args: CancelArgs) -> Result<(), Exit> {
     let OneArgs { run, format } = args.one;
-    let handle = client.workflow(ids::run(client, run.run).await?);
+    let handle = client.workflow(ids::workflow(client, run.run).await?);
     let cancelled = match args.grace {
         Some(grace) => handle.cancel_within(grace).await,
         None => handle.cancel().await,
@@ -262,7 +262,7 @@ async fn cancel(client: &Client, args: CancelArgs) -> Result<(), Exit> {
 
 async fn signal(client: &Client, args: SignalArgs) -> Result<(), Exit> {
     let payload = args.payload.as_deref().map(|text| read_json("--payload", text)).transpose()?;
-    let handle = client.workflow(ids::run(client, args.run.run).await?);
+    let handle = client.workflow(ids::workflow(client, args.run.run).await?);
     let sent = match args.idempotency_key {
         Some(key) => handle.signal_once(&args.name, &payload, key).await,
         None => handle.signal(&args.name, &payload).await,

@@ -7,7 +7,6 @@ mod runners;
 use axum::extract::State;
 use axum::response::Response;
 use baton_proto::{ChangePool, CreatePool, NAMESPACE_DEFAULT, PoolPage, PoolView, Problem};
-use baton_store::Page;
 use http::StatusCode;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -17,12 +16,9 @@ use utoipa_axum::routes;
 use super::extract::{Auth, Json, Params, Path};
 use super::queues::InNamespace;
 use super::runs::page_size;
-use super::{answer, ok};
+use super::{answer, name_cursor, ok};
 use crate::service::pools;
 use crate::{App, Error};
-
-/// Between namespace and name in a cursor: no name has it.
-const SEPARATOR: char = '\u{1f}';
 
 /// The routes of pools, claims, runners and agents.
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -70,12 +66,9 @@ async fn list(
     Params(wanted): Params<ListPools>,
 ) -> Result<Response, Error> {
     let limit = page_size(wanted.limit)?;
-    let wrong = || Error::field("cursor", "must be the next_cursor of the page before");
-    let after = wanted.cursor.as_deref().map(|text| text.split_once(SEPARATOR).ok_or_else(wrong)).transpose()?;
-    let after = after.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
-    let found = pools::read::list(&app, &caller, wanted.namespace.as_deref(), Page { after, limit }).await?;
-    let last = found.last().filter(|_| found.len() == limit);
-    let next_cursor = last.map(|last| format!("{}{SEPARATOR}{}", last.namespace, last.name));
+    let page = name_cursor::page(wanted.cursor.as_deref(), limit)?;
+    let mut found = pools::read::list(&app, &caller, wanted.namespace.as_deref(), page).await?;
+    let next_cursor = name_cursor::next(&mut found, limit, |pool| (&pool.namespace, &pool.name));
     Ok(ok(&PoolPage { pools: found, next_cursor }))
 }
 

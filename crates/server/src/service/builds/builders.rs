@@ -196,10 +196,15 @@ pub async fn poll(app: &App, proof: &Proof<'_>) -> Result<Polled, Error> {
     app.workers.get(builder.worker).await?.ok_or_else(|| Error::no_worker(&builder.name_id))?;
     // A poll is a sign of life, like a heartbeat.
     heard_of(app, builder.worker).await.map_err(|error| gone(&builder, error))?;
-    let job = next_job(app, &builder).await?;
+    let next_job = next_job(app, &builder).await?;
+    let is_on_the_way = matches!(next_job, NextJob::BehindStrangers);
+    let job = match next_job {
+        NextJob::Found(job) => Some(job),
+        NextJob::None | NextJob::BehindStrangers => None,
+    };
     let next = next.unwrap_or(builder.token);
     let pending = pending(app, &builder.namespace).await?;
-    let poll_after_ms = match job.is_some() && pending > 0 {
+    let poll_after_ms = match is_on_the_way || (job.is_some() && pending > 0) {
         true => AT_ONCE_MS,
         false => app.polls.pause_ms(&app.current()),
     };
@@ -211,22 +216,32 @@ pub async fn poll(app: &App, proof: &Proof<'_>) -> Result<Polled, Error> {
     })
 }
 
+/// What a poll finds.
+enum NextJob {
+    /// A build.
+    Found(BuildJob),
+    /// Nothing.
+    None,
+    /// Nothing yet: it has cleared away as many runs as one poll may that are no builds.
+    BehindStrangers,
+}
+
 /// Claims the next build, and clears runs away that are none.
-async fn next_job(app: &App, builder: &Builder) -> Result<Option<BuildJob>, Error> {
+async fn next_job(app: &App, builder: &Builder) -> Result<NextJob, Error> {
     let caller = Caller::of_worker(builder.key_id.as_deref(), &builder.namespace);
     for _ in 0..STRANGERS_MAX {
         let wanted = Claim { max: Some(1), ..Claim::default() };
         let (claimed, again) = match claim::many_or_again(app, &caller, builder.worker, wanted).await {
             Ok((claimed, again)) => (claimed.into_iter().next(), again),
             // It has as much as it can do, is on its way out, or feels unwell: no work, and no error.
-            Err(Error::WorkerFull | Error::WorkerDraining | Error::WorkerUnfit(_)) => return Ok(None),
+            Err(Error::WorkerFull | Error::WorkerDraining | Error::WorkerUnfit(_)) => return Ok(NextJob::None),
             Err(other) => return Err(gone(builder, other)),
         };
-        let Some(claimed) = claimed else { return Ok(None) };
+        let Some(claimed) = claimed else { return Ok(NextJob::None) };
         app.polls.brought_work(&Poller::Builder(builder.worker));
         crash::point("poll.claimed");
         match find(app, &claimed.run_id).await {
-            Ok(found) => return Ok(Some(job(app, builder, found, claimed, again).await?)),
+            Ok(found) => return Ok(NextJob::Found(job(app, builder, found, claimed, again).await?)),
             Err(Error::NotFound { .. }) => {
                 let lease = open_lease(app, &caller, run_id(&claimed.run_id)?, &claimed.lease).await?;
                 reject_stranger(app, lease).await?;
@@ -234,7 +249,7 @@ async fn next_job(app: &App, builder: &Builder) -> Result<Option<BuildJob>, Erro
             Err(other) => return Err(other),
         }
     }
-    Ok(None)
+    Ok(NextJob::BehindStrangers)
 }
 
 /// A builder that said goodbye or was sent away is not there any more, in the words of its protocol.

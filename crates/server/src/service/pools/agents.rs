@@ -182,7 +182,12 @@ pub async fn signal(app: &App, runner: RunnerId, said: SignalRunner) -> Result<S
             if !matches!(said.signal, Signal::Registered) {
                 app.pools.keeper.ring();
             }
-            app.pools.tell(news.state, [runner]);
+            if matches!(said.signal, Signal::Registered) {
+                // It stays claimed, so that is no move; but its agent may have to do something else.
+                app.pools.tell_agents([runner]);
+            } else {
+                app.pools.tell(news.state, [runner]);
+            }
             if news.state == RunnerState::Terminating {
                 tell_discarded(app, runner).await?;
             }
