@@ -1,6 +1,6 @@
 //! Examples of the bodies that everybody sends, by the name of their operation.
 
-pub(super) const EXAMPLES: [(&str, &str); 9] = [
+pub(super) const EXAMPLES: [(&str, &str); 10] = [
     (
         "submitRun",
         r#"{"queue": "mail", "type": "send", "input": {"to": "ada@example.org"}, "retry": {"max_attempts": 5}}"#,
