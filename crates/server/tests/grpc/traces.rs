@@ -33,7 +33,9 @@ async fn a_workflow_is_part_of_the_callers_trace(on: On) {
     let by_metadata = rig.client.start_workflow(said).await.unwrap().into_inner().run_id;
     assert_eq!(rig.get(&by_metadata).await.trace_id, TRACE);
     let worker = rig.worker().await;
-    assert_eq!(rig.poll(&worker).await.traceparent, TRACEPARENT, "nothing is recorded: it is passed on");
+    let held = rig.poll(&worker).await;
+    assert_eq!(held.traceparent, TRACEPARENT, "nothing is recorded: it is passed on");
+    rig.complete(&held, "1").await;
 
     let once = v1::StartWorkflowRequest { idempotency_key: Some("k".into()), ..traced() };
     let first = rig.client.start_workflow(once.clone()).await.unwrap().into_inner();

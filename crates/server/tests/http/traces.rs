@@ -103,8 +103,8 @@ async fn a_run_is_one_trace_from_its_submit_to_its_end(on: On) {
     for name in ["service.version", "service.instance.id", "host.name"] {
         assert!(!root.resource[name].is_empty(), "{name}");
     }
-    eventually("the trace is closed", async || server.metric("baton_spans_sent_total").await >= 4).await;
-    assert!(open_traces(&server).await.is_empty());
+    assert!(server.metric("baton_spans_sent_total").await >= 4);
+    eventually("the trace is closed", async || open_traces(&server).await.is_empty()).await;
 }
 
 async fn open_traces(server: &Server) -> Vec<String> {
@@ -122,6 +122,7 @@ async fn every_attempt_of_a_run_is_a_span(on: On) {
     let early = collector.until_named(TRACE, "process builds", 1).await;
     assert!(named(&early, "run ios").is_empty(), "an attempt is seen before the run has ended");
     server.clock.advance(60_000);
+    let worker = server.worker("another").await;
     let second = server.claim(&worker).await;
     assert_ne!(first.traceparent, second.traceparent);
     server.client.complete(&id, &complete(&second.lease)).await.unwrap();

@@ -37,8 +37,8 @@ async fn open(rig: &Rig) -> OpenTraces {
 async fn a_trace_comes_back_with_the_run_and_every_claim(rig: Rig) {
     let lane = rig.lane("ios").await;
     let worker = rig.worker("w").await;
-    let offered =
-        rig.store.submit_and_claim(vec![submission(vec![traced(run(lane))])], one_slot(lane, worker, 1)).await;
+    let waiting = ClaimRequest { queue: lane.queue, slots: vec![slot(worker, &[lane], 1)], limit: 1, die: DIE };
+    let offered = rig.store.submit_and_claim(vec![submission(vec![traced(run(lane))])], waiting).await;
     let handed = offered.unwrap().1.into_iter().flat_map(|answer| answer.claimed).next();
     let id = rig.submit(traced(run(lane))).await;
     let claimed = rig.claim(worker, lane, 2).await;
