@@ -346,7 +346,7 @@ async fn old_statistics_are_put_together_and_told_the_same(on: On) {
     assert!(after.len() < before, "{before} rows before, {} after", after.len());
     let now = server.clock.local();
     assert!(after.iter().all(|row| row.step_ms == HOUR || row.at > now - 3 * DAY), "old ones are of hours");
-    assert!(after.iter().all(|row| row.step_ms >= MINUTE || row.at > now - 3 * HOUR), "those of today are of minutes");
+    assert!(after.iter().all(|row| row.step_ms >= MINUTE || row.at > now - 4 * HOUR), "those of today are of minutes");
     assert_eq!(sum(&ask(&server, of_range("month")).await, "submitted"), submitted);
     assert_eq!(sum(&ask(&server, of_range("day")).await, "submitted"), 3.0);
     assert_eq!(server.app.statistics.roll_up().await.unwrap(), (0, 0), "nothing is left to do");
