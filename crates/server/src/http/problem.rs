@@ -111,6 +111,6 @@ mod tests {
         for code in ["queue_full", "unknown_worker", "invalid", "method_not_allowed"] {
             assert!(page.contains(&format!("<code id={code}>")), "{code}");
         }
-        assert!(!page.contains("](") && !page.contains(".md)"), "links to files are no links here");
+        assert!(!page.contains("]("), "links to files are no links here");
     }
 }
