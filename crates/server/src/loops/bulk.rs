@@ -120,8 +120,11 @@ async fn plan(
             return Ok(None);
         }
     };
-    let page = Page { after: progress.cursor, limit: most as usize };
+    // One more than may be acted on now, to know whether these are the last.
+    let page = Page { after: progress.cursor, limit: most as usize + 1 };
     progress.planned = app.store.find_runs(&search, page).await?;
+    let is_last = progress.planned.len() <= most as usize;
+    progress.planned.truncate(most as usize);
     let found = progress.planned.len() as u32;
     progress.bucket = bulk::give_back(bucket, most - found.min(most));
     let Some(last) = progress.planned.last() else {
@@ -131,7 +134,7 @@ async fn plan(
     };
     progress.cursor = Some(*last);
     let saved = save(app, operation, progress, BulkState::Running, HOLD_MS).await?;
-    Ok(saved.map(|operation| (operation, found < most)))
+    Ok(saved.map(|operation| (operation, is_last)))
 }
 
 /// Acts on the planned runs, and writes down what became of them.
@@ -156,6 +159,11 @@ async fn carry_out(app: &App, operation: BulkOperation, filter: &BulkFilter, is_
         note_errors(&mut errors, &acted.fates);
         app.metrics.bulk_runs(operation.action.as_str(), acted.tally());
         if let Some(error) = acted.stopped {
+            if error == Error::Internal && acted.fates.is_empty() {
+                // It may never pass. Whoever looks at the operation has to know which run is in the way.
+                progress.troubles = operation.progress.troubles + 1;
+                note_errors(&mut errors, &[(rest[0], Fate::Failed(error.clone()))]);
+            }
             progress.waits_for = Some(error.to_string());
             break;
         }
@@ -163,7 +171,7 @@ async fn carry_out(app: &App, operation: BulkOperation, filter: &BulkFilter, is_
     progress.planned.drain(..acted_on);
     progress.errors = serde_json::to_string(&errors).map_err(|_| Error::Internal)?;
     let is_exhausted = is_last && progress.planned.is_empty();
-    let state = bulk::end(is_exhausted, false, 0).unwrap_or(BulkState::Running);
+    let state = bulk::end(is_exhausted, false, progress.troubles).unwrap_or(BulkState::Running);
     let due_in_ms = if progress.waits_for.is_some() { AGAIN_MS } else { 0 };
     save(app, &operation, progress, state, due_in_ms).await.map(drop)
 }
@@ -173,7 +181,8 @@ fn note_errors(errors: &mut Vec<BulkError>, fates: &[(baton_core::RunId, Fate)])
         if errors.len() >= ERRORS_MAX {
             return;
         }
-        if let Fate::Failed(error) | Fate::Skipped(Some(error)) = fate {
+        let is_known = errors.iter().any(|known| known.run_id == run.to_string());
+        if let (Fate::Failed(error) | Fate::Skipped(Some(error)), false) = (fate, is_known) {
             errors.push(BulkError { run_id: run.to_string(), code: error.code().into(), error: error.to_string() });
         }
     }

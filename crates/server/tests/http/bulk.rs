@@ -1,6 +1,7 @@
 //! /api/v1/bulk
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use baton::proto::{BulkFilter, BulkView, CreateBulk, Event, SubmitBatch, SubmitRun, Time};
 use baton::{Client, EventFilter, RunFilter};
@@ -502,7 +503,14 @@ async fn ten_thousand_runs_are_cancelled(on: On) {
     server.submit_many(10_000, &on_queue("mail")).await;
     let counted = server.client.bulk_count(&cancel("mail")).await.unwrap();
     assert_eq!(counted.matched, 10_000);
-    let done = server.carried_out(&cancel("mail")).await;
+    let begun = server.begin(&cancel("mail")).await;
+    // A busy machine needs longer than other tests may take.
+    let (mut done, until) = (begun, Instant::now() + Duration::from_secs(120));
+    while !done.is_ended() {
+        assert!(Instant::now() < until, "too slow: {done:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        done = server.client.bulk(&done.id).await.unwrap();
+    }
     assert_eq!((done.matched, tally(&done)), (Some(10_000), (10_000, 0, 0)));
     assert_eq!(server.standing("mail").await, [("cancelled", 10_000)].into());
 }
@@ -608,12 +616,13 @@ async fn those_who_listen_hear_of_it_and_the_audit_log_has_two_lines(on: On) {
         reason: Some("the wrong template".into()),
         ..CreateBulk::new("cancel", BulkFilter { namespace: Some("default".into()), ..filter("mail") })
     };
+    let begun = Instant::now();
     let operation = server.begin(&wanted).await;
     let mut heard: Vec<Event> = vec![ear.next().await];
     while heard.last().is_some_and(|event| event.state.as_deref() == Some("running")) {
         heard.push(ear.next().await);
     }
-    assert!((2..=3).contains(&heard.len()), "start, end, and once a second in between: {heard:?}");
+    assert!(heard.len() as u64 <= 3 + begun.elapsed().as_secs(), "start, end, and once a second in between: {heard:?}");
     assert!(heard.iter().all(|event| event.kind == "bulk.changed" && event.namespace.as_deref() == Some("default")));
     let (first, last) = (heard[0].bulk.clone().unwrap(), heard.last().unwrap().bulk.clone().unwrap());
     assert_eq!((first.id.as_str(), first.done, first.matched), (operation.id.as_str(), 0, None));
