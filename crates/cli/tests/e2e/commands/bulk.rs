@@ -23,9 +23,9 @@ async fn runs_that_match_are_cancelled_and_retried(store: Store) {
     let both = person.baton(&["run", "cancel", "e9d1aa", "--queue", "mail"]).await;
     assert_eq!(both.code, 2, "{both:?}");
     let ended = person.baton(&["run", "cancel", "--state", "completed", "--yes"]).await;
-    assert!(ended.code == 2 && ended.err.contains("--state must be one of pending"), "{ended:?}");
+    assert!(ended.code == 4 && ended.err.contains("--state must be one of pending"), "{ended:?}");
     let fast = person.baton(&["run", "cancel", "--queue", "mail", "--rate", "99999999", "--yes"]).await;
-    assert!(fast.code == 2 && fast.err.contains("--rate must be"), "{fast:?}");
+    assert!(fast.code == 4 && fast.err.contains("--rate must be"), "{fast:?}");
 
     let done = person.baton(&["run", "cancel", "--queue", "mail", "--yes", "--reason", "a test"]).await.ok();
     assert_eq!(done, "cancelled 3 runs, 0 skipped, 0 failed");
