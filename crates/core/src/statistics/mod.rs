@@ -34,13 +34,13 @@ pub struct Window {
     pub step_ms: Millis,
     /// How many there are.
     pub count: usize,
-    /// What is looked at.
+    /// The coarsest resolution that steps are made of.
     pub resolution: Resolution,
 }
 
 impl Window {
     /// The steps that touch a stretch, at the finest resolution that is kept for all of it. Steps are made longer until there
-    /// are at most so many points.
+    /// are at most so many points; two are always allowed.
     pub fn new(from: Millis, until: Millis, now: Millis, points_max: usize) -> Window {
         let fits = |resolution: &Resolution| {
             let shown = resolution.shown_ms();
@@ -49,20 +49,28 @@ impl Window {
         };
         let resolution = Resolution::ALL.into_iter().find(fits).unwrap_or(Resolution::Hours);
         let base = resolution.step_ms();
-        let wanted = |from: Millis, step: Millis| {
+        let wanted = |step: Millis| {
             let span = (until - floor(from, step)).max(1);
             (span + step - 1) / step
         };
-        let most = points_max.max(1) as Millis;
-        let mut times = (wanted(from, base) + most - 1) / most;
-        // A longer step begins earlier, and may need one more.
-        while wanted(from, base * times) > most && most > 1 {
-            times += 1;
+        let most = points_max.max(2) as Millis;
+        let mut step_ms = base * ((wanted(base) + most - 1) / most);
+        // A longer step begins earlier, and may need one more. What is longer than a bucket of a coarser resolution is made of
+        // whole ones: at its beginning there may be nothing finer any more.
+        let coarser = Resolution::ALL.into_iter().find(|other| *other > resolution).map(Resolution::step_ms);
+        while wanted(step_ms) > most {
+            step_ms += base;
         }
-        let step_ms = base * times;
+        if let Some(coarser) = coarser.filter(|coarser| step_ms > *coarser) {
+            step_ms += (coarser - step_ms % coarser) % coarser;
+            while wanted(step_ms) > most {
+                step_ms += coarser;
+            }
+        }
         let from = floor(from, step_ms);
-        let count = ((until - from).max(1) + step_ms - 1) / step_ms;
-        Window { from, step_ms, count: count as usize, resolution }
+        let is_made_of = |resolution: &Resolution| step_ms % resolution.step_ms() == 0;
+        let resolution = Resolution::ALL.into_iter().rev().find(is_made_of).unwrap_or(resolution);
+        Window { from, step_ms, count: wanted(step_ms) as usize, resolution }
     }
 
     /// The last of so much time, up to the step that is being filled.

@@ -17,8 +17,9 @@ pub const HOUR: Millis = 60 * MINUTE;
 pub const DAY: Millis = 24 * HOUR;
 /// The length of the shortest buckets.
 pub const STEP: Millis = 10 * SECOND;
-/// What is looked back on is kept for so much longer: clocks and passes are not exact.
-const SLACK: Millis = 5 * MINUTE;
+/// What is looked back on is kept for so much longer: the first step of a chart may begin up to an hour earlier, and clocks and
+/// passes are not exact.
+const SLACK: Millis = HOUR + 5 * MINUTE;
 /// The longest stretch that is shown.
 pub const KEPT: Millis = 31 * DAY;
 

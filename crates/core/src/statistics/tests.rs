@@ -21,7 +21,10 @@ fn charts_have_the_lengths_that_are_promised() {
 #[test]
 fn fewer_points_are_longer_steps() {
     let window = Window::last(Resolution::Seconds, NOW, 30);
-    assert!(window.count <= 30 && window.step_ms % STEP == 0 && window.resolution == Resolution::Seconds, "{window:?}");
+    assert!(
+        window.count <= 30 && window.step_ms % MINUTE == 0 && window.resolution == Resolution::Minutes,
+        "{window:?}"
+    );
     assert!(window.index(NOW).is_some() && window.index(NOW - HOUR + STEP).is_some());
 }
 
@@ -141,6 +144,14 @@ proptest! {
         prop_assert_eq!(window.from % window.step_ms, 0);
         prop_assert_eq!(window.times().count(), window.count);
         prop_assert_eq!(window.times().last(), Some(window.until() - window.step_ms));
+        // All that it is made of is still kept.
+        if let Some(finer) = Resolution::ALL.into_iter().rev().find(|other| *other < window.resolution) {
+            prop_assert!(window.step_ms % finer.step_ms() == 0);
+        }
+        let coarser = Resolution::ALL.into_iter().find(|other| *other > window.resolution);
+        if let Some(merged_before) = coarser.and_then(|coarser| coarser.takes_before(NOW)) {
+            prop_assert!(window.from >= merged_before, "{:?}", window);
+        }
     }
 }
 

@@ -5,6 +5,7 @@ mod examples;
 mod ids;
 
 use axum::Router;
+use baton_proto::words::{StatisticsBy, StatisticsRange};
 use baton_proto::{Event, Problem, ProblemDetails};
 use utoipa::OpenApi;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -21,7 +22,7 @@ use crate::App;
 #[openapi(
     info(title = "Baton", description = "Hands each piece of work to exactly one worker, and reclaims it if that worker dies."),
     servers((url = "/", description = "The server that answers with this document")),
-    components(schemas(Event, Problem, ProblemDetails)),
+    components(schemas(Event, Problem, ProblemDetails, StatisticsBy, StatisticsRange)),
     tags(
         (name = "runs", description = "Submit and follow pieces of work"),
         (name = "leases", description = "What the holder of a run reports"),

@@ -116,7 +116,7 @@ pub async fn get(app: &App, caller: &Caller, wanted: Wanted) -> Result<Statistic
     blocks.each(|block| chart.add(block));
     let complete_until = match app.store.is_shared() {
         true => floor(now - WRITTEN_WITHIN, MINUTE),
-        false => floor(now, window.resolution.step_ms()),
+        false => floor(now, STEP),
     };
     Ok(Statistics {
         from: Time(window.from),

@@ -1,7 +1,7 @@
 //! Completing, giving back and sleeping.
 
 use baton_core::{LeaseEnd, State};
-use baton_store::{Changes, Completion, Due, Woken};
+use baton_store::{Completion, Due};
 
 use crate::rig::{Rig, START, claimed_epoch, contract, done, lease, run};
 

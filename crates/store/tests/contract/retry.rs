@@ -2,7 +2,7 @@
 
 use baton_core::machine::Options;
 use baton_core::{Failure, LeaseEnd, Reason, RetryPolicy, State};
-use baton_store::{NewRun, Woken};
+use baton_store::NewRun;
 
 use crate::rig::{Rig, START, claimed_epoch, contract, done, error, lease, run};
 
