@@ -108,8 +108,7 @@ impl AllowedTargets {
             if allowed.hosts.len() + allowed.networks.len() == ALLOWED_MAX {
                 return Err(format!("has more than {ALLOWED_MAX} entries"));
             }
-            let bare = word.trim_start_matches('[').trim_end_matches(']');
-            if let Some(network) = Network::parse(bare) {
+            if let Some(network) = Network::parse(&word.replace(['[', ']'], "")) {
                 allowed.networks.push(network);
             } else if is_host_name(word) {
                 allowed.hosts.push(plain(word));
