@@ -210,11 +210,11 @@ async fn a_filter_finds_what_the_list_finds(on: On) {
 async fn what_makes_no_sense_is_refused(on: On) {
     let server = Server::start(on).await;
     let cases = [
-        (json!({"filter": {"queue": "q"}}), "422 invalid", None),
+        (json!({"filter": {"queue": "q"}}), "422 invalid", Some("action")),
         (json!({"action": "delete", "filter": {"queue": "q"}}), "422 invalid", Some("action")),
         (json!({"action": "cancel"}), "422 invalid", Some("filter")),
         (json!({"action": "cancel", "filter": {}}), "422 invalid", Some("filter")),
-        (json!({"action": "cancel", "filter": {"tag": "x"}}), "422 invalid", None),
+        (json!({"action": "cancel", "filter": {"tag": "x"}}), "422 invalid", Some("filter.tag")),
         (json!({"action": "retry", "filter": {"state": ["pending"]}}), "422 invalid", Some("filter.state")),
         (json!({"action": "retry", "filter": {"state": ["failed", "running"]}}), "422 invalid", Some("filter.state")),
         (json!({"action": "cancel", "filter": {"state": ["completed"]}}), "422 invalid", Some("filter.state")),
