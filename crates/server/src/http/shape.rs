@@ -55,6 +55,10 @@ fn why(said: &str) -> String {
         }
         "number too large to fit in target type" => return "is too large".into(),
         "provided string was not `true` or `false`" => return "must be true or false".into(),
+        // Lists would do, too, for whoever knows the order of the fields.
+        _ if said.starts_with("invalid length ") && said.contains(", expected struct ") => {
+            return "must be an object".into();
+        }
         _ => {}
     }
     let parts = said.strip_prefix("invalid type: ").or_else(|| said.strip_prefix("invalid value: "));
@@ -127,6 +131,8 @@ mod tests {
         }
         let body = refusal("", "invalid type: sequence, expected struct SubmitRun at line 1 column 0");
         assert_eq!(body, Error::Invalid("the body must be an object, not a list".into()));
+        let list = refusal("retry", "invalid length 2, expected struct RetryPolicy with 5 elements");
+        assert_eq!(list, Error::field("retry", "must be an object"));
     }
 
     #[test]

@@ -35,7 +35,7 @@ async fn what_is_wrong_with_a_submit_is_said(on: On) {
         ("{".into(), "400 malformed", "JSON"),
         ("{\"type\": \"a\"} x".into(), "400 malformed", "JSON"),
         (String::new(), "422 invalid", "type"),
-        ("[]".into(), "422 invalid", "fit"),
+        ("[]".into(), "422 invalid", "object"),
         (json!({"type": "a", "colour": "red"}).to_string(), "422 invalid", "colour"),
         (json!({"type": 1}).to_string(), "422 invalid", "string"),
         (json!({"type": ""}).to_string(), "422 invalid", "empty"),
