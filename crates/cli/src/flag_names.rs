@@ -10,7 +10,7 @@ const UNITS: [&str; 2] = ["_ms", "_mib"];
 const DIGITS_MIN: usize = 4;
 
 /// Fields whose flags have other names.
-const OTHERS: [(&str, &str); 16] = [
+const OTHERS: [(&str, &str); 17] = [
     ("Idempotency-Key", "idempotency-key"),
     ("baseImageId", "image"),
     ("docker_image", "image"),
@@ -27,6 +27,7 @@ const OTHERS: [(&str, &str); 16] = [
     ("start_at", "at"),
     ("status", "state"),
     ("types", "platform"),
+    ("url", "target"),
 ];
 /// What some fields have before the name of their flag.
 const BEGINNINGS: [&str; 3] = ["workflow_", "task_", "page_"];
@@ -72,7 +73,9 @@ fn flag_of(command: &Command, field: &str) -> Option<String> {
 
 fn named(command: &Command, name: &str) -> Option<String> {
     let name = name.replace('_', "-");
-    command.get_arguments().find_map(|argument| match argument.get_long() {
+    // Flags of all commands say how to reach the server, which knows nothing of them.
+    let mut own = command.get_arguments().filter(|argument| !argument.is_global_set());
+    own.find_map(|argument| match argument.get_long() {
         Some(long) => (long == name).then(|| format!("--{long}")),
         None => {
             let shown = argument.get_value_names()?.first().filter(|_| argument.is_positional())?;
@@ -126,8 +129,8 @@ mod tests {
         ("key create", "name=NAME scopes=--scope namespace=--namespace expires_in_ms=--expires-in"),
         ("key rotate", "overlap_ms=--overlap expires_in_ms=--expires-in"),
         ("audit list", "limit=--limit cursor=--cursor"),
-        ("webhook create", "name=NAME url=URL namespace=--namespace filter.queue=--queue filter.kinds=--kind"),
-        ("webhook set", "url=--url filter.queue=--queue filter.kinds=--kind"),
+        ("webhook create", "name=NAME url=TARGET namespace=--namespace filter.queue=--queue filter.kinds=--kind"),
+        ("webhook set", "url=--target filter.queue=--queue filter.kinds=--kind"),
         ("webhook rotate", "overlap_ms=--overlap"),
         (
             "submit",

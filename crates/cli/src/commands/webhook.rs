@@ -22,7 +22,7 @@ pub enum WebhookCommand {
   baton webhook create chat https://chat.example.org/hook --namespace mobile --kind run,worker.offline
   baton webhook create ci https://ci.internal/baton --secret-file ci.secret
 
-The URL has to be https and in public; the server's setting webhook_allow makes exceptions.")]
+The target has to be https and in public; the server's setting webhook_allow makes exceptions.")]
     Create(CreateArgs),
     /// List webhooks, without their secrets.
     #[command(
@@ -39,7 +39,7 @@ The URL has to be https and in public; the server's setting webhook_allow makes 
     Get(OneArgs),
     /// Change what a webhook calls, or which events it hears of.
     #[command(after_help = "Examples:
-  baton webhook set ci --url https://ci.example.org/v2/baton
+  baton webhook set ci --target https://ci.example.org/v2/baton
   baton webhook set ci --kind run.ended,run.returned --queue builds   the whole filter
   baton webhook set ci --everything                                   no filter")]
     Set(SetArgs),
@@ -116,8 +116,9 @@ impl FilterArgs {
 pub struct CreateArgs {
     /// Its name.
     name: String,
-    /// What is called.
-    url: String,
+    /// The URL that is called.
+    #[arg(value_name = "TARGET")]
+    target: String,
     /// Whose events it hears of; all that the key is good for if not given.
     #[arg(long, short)]
     namespace: Option<String>,
@@ -164,9 +165,9 @@ pub struct OneArgs {
 pub struct SetArgs {
     #[command(flatten)]
     one: OneArgs,
-    /// What is called.
-    #[arg(long)]
-    url: Option<String>,
+    /// The URL that is called.
+    #[arg(long, value_name = "URL")]
+    target: Option<String>,
     #[command(flatten)]
     filter: FilterArgs,
     /// Without a filter: everything that the webhook may hear of.
@@ -218,7 +219,7 @@ pub struct ReplayArgs {
 /// Carries out a command about webhooks.
 pub async fn execute(client: &Client, command: WebhookCommand) -> Result<(), Exit> {
     match command {
-        WebhookCommand::Create(CreateArgs { name, url, namespace, filter, secret_file, format }) => {
+        WebhookCommand::Create(CreateArgs { name, target: url, namespace, filter, secret_file, format }) => {
             let secret = secret_file.map(secret).transpose()?;
             let made = CreateWebhook { name, namespace, url, filter: filter.filter(), secret };
             format.show(&client.create_webhook(&made).await?, one);
@@ -232,7 +233,7 @@ pub async fn execute(client: &Client, command: WebhookCommand) -> Result<(), Exi
             let id = ids::webhook(client, name.webhook).await?;
             format.show(&client.webhook(&id).await?, one);
         }
-        WebhookCommand::Set(SetArgs { one: OneArgs { name, format }, url, filter, everything }) => {
+        WebhookCommand::Set(SetArgs { one: OneArgs { name, format }, target: url, filter, everything }) => {
             let filter = filter.filter();
             let is_given = everything || filter != WebhookFilter::default();
             if everything && filter != WebhookFilter::default() {

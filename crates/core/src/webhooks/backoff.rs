@@ -1,6 +1,6 @@
 //! What becomes of a delivery after an attempt.
 
-use crate::Millis;
+use crate::{Millis, span};
 
 /// Most delays of a schedule.
 pub const DELAYS_MAX: usize = 30;
@@ -48,11 +48,12 @@ pub enum NextStep {
 }
 
 impl Backoff {
-    /// Reads delays in milliseconds, with commas between them.
+    /// Reads spans (`5s`, `1h30m`) with commas between them.
     pub fn parse(text: &str) -> Result<Backoff, String> {
         let read = |word: &str| {
-            let delay = word.trim().parse().ok().filter(|delay| (0..=DELAY_MS_MAX).contains(delay));
-            delay.ok_or_else(|| format!("has {word:?}, which is no number of milliseconds from 0 to {DELAY_MS_MAX}"))
+            let span = span::parse(word.trim()).ok().and_then(|span| Millis::try_from(span.as_millis()).ok());
+            span.filter(|delay| *delay <= DELAY_MS_MAX)
+                .ok_or_else(|| format!("has {word:?}, which is no span like 5s or 2h, of at most 31 days"))
         };
         let delays: Vec<Millis> = text.split(',').map(read).collect::<Result<_, _>>()?;
         match delays.len() {
@@ -87,7 +88,7 @@ mod tests {
 
     #[test]
     fn each_answer_has_its_consequence() {
-        let backoff = Backoff::parse("5000, 300000").unwrap();
+        let backoff = Backoff::parse("5s, 5m").unwrap();
         let retry = |in_ms, hold_ms| NextStep::Retry { in_ms, hold_ms };
         let day = RETRY_AFTER_MS_MAX;
         let cases = [
@@ -116,13 +117,13 @@ mod tests {
     #[test]
     fn a_schedule_says_what_it_cannot_read() {
         assert_eq!(
-            Backoff::parse("0").unwrap().next(Answer::Silence, 1, 1.0),
+            Backoff::parse("0s").unwrap().next(Answer::Silence, 1, 1.0),
             NextStep::Retry { in_ms: 0, hold_ms: None }
         );
-        for wrong in ["", "5s", "1,,2", "-1", "99999999999", "1;2"] {
+        for wrong in ["", "5x", "1s,,2s", "-1s", "32d", "1s;2s"] {
             assert!(Backoff::parse(wrong).is_err(), "{wrong:?}");
         }
-        assert!(Backoff::parse(&["1"; DELAYS_MAX].join(",")).is_ok());
-        assert!(Backoff::parse(&["1"; DELAYS_MAX + 1].join(",")).unwrap_err().contains("31 delays"));
+        assert!(Backoff::parse(&["1s"; DELAYS_MAX].join(",")).is_ok());
+        assert!(Backoff::parse(&["1s"; DELAYS_MAX + 1].join(",")).unwrap_err().contains("31 delays"));
     }
 }

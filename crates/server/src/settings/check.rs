@@ -70,7 +70,7 @@ impl Settings {
 
     fn check_webhooks(&self) -> Result<(), String> {
         AllowedTargets::parse(&self.webhook_allow).map_err(|why| format!("webhook_allow {why}"))?;
-        Backoff::parse(&self.webhook_backoff_ms).map_err(|why| format!("webhook_backoff_ms {why}"))?;
+        Backoff::parse(&self.webhook_backoff).map_err(|why| format!("webhook_backoff {why}"))?;
         if !(1..=WEBHOOK_TIMEOUT_MS_MAX).contains(&self.webhook_timeout_ms) {
             return Err(format!("webhook_timeout_ms must be 1 to {WEBHOOK_TIMEOUT_MS_MAX}"));
         }

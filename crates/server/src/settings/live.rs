@@ -53,7 +53,7 @@ const CHANGEABLE: [&str; 48] = [
     "pool_retention_ms",
     "webhook_allow",
     "webhook_timeout_ms",
-    "webhook_backoff_ms",
+    "webhook_backoff",
     "webhook_disable_after_ms",
     "health_cpu_max",
     "health_memory_max",

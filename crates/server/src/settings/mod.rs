@@ -197,8 +197,8 @@ pub struct Settings {
     pub webhook_allow: String,
     /// How long a receiver of a webhook may take to answer.
     pub webhook_timeout_ms: u64,
-    /// How long it takes from each attempt of a delivery to the next, in milliseconds, with commas between them.
-    pub webhook_backoff_ms: String,
+    /// How long it takes from each attempt of a delivery to the next: spans, with commas between them.
+    pub webhook_backoff: String,
     /// A webhook with nothing but failures for so long is disabled.
     pub webhook_disable_after_ms: u64,
 
@@ -378,8 +378,8 @@ impl Default for Settings {
             schedule_runs_max: 1_000,
             webhook_allow: String::new(),
             webhook_timeout_ms: 15_000,
-            // 5 s, 5 min, 30 min, then 2, 5, 10, 14, 20 and 24 hours: three days in all.
-            webhook_backoff_ms: "5000,300000,1800000,7200000,18000000,36000000,50400000,72000000,86400000".into(),
+            // Three days in all.
+            webhook_backoff: "5s,5m,30m,2h,5h,10h,14h,20h,24h".into(),
             webhook_disable_after_ms: 5 * DAY_MS,
             pool_heartbeat_ms: 5_000,
             pool_register_ms: 10_000,

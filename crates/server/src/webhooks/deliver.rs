@@ -160,7 +160,7 @@ fn settled(app: &App, delivery: &ClaimedDelivery, outcome: Option<&Outcome>) -> 
     let log = with_attempt(&base.log, outcome.attempt(delivery.attempt));
     let base = SettledDelivery { log, ..base };
     // What is set was checked; one that cannot be read tries once.
-    let next = Backoff::parse(&settings.webhook_backoff_ms)
+    let next = Backoff::parse(&settings.webhook_backoff)
         .map_or(NextStep::Dead, |backoff| backoff.next(outcome.answer, delivery.tries, app.entropy.die()));
     match next {
         NextStep::Done => SettledDelivery { state: DeliveryState::Delivered, ..base },

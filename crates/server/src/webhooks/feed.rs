@@ -24,19 +24,27 @@ const SLOW_RECEIVER: &str = "slow_reader";
 /// Feeds webhooks with what has happened. Returns how many deliveries there are more.
 pub(super) async fn feed(app: &App, live: &mut [LiveWebhook]) -> Result<usize, Error> {
     let mut new = 0;
+    let mut open: Vec<&mut LiveWebhook> = live.iter_mut().collect();
     for _ in 0..ROUNDS_MAX {
-        let Some(from) = live.iter().map(|webhook| position(app, webhook)).min() else { return Ok(new) };
+        let Some(from) = open.iter().map(|webhook| position(app, webhook)).min() else { return Ok(new) };
         let page = app.store.events_after(from, BATCHES_MAX).await?;
         let is_all = page.batches.len() < BATCHES_MAX;
         let (entries, last) = entries(&page, from, is_all);
         let now = app.time.now().await?;
-        for webhook in live.iter_mut() {
-            new += match page.last < webhook.row.position {
+        let mut left = Vec::with_capacity(open.len());
+        for webhook in open {
+            let fed = match page.last < webhook.row.position {
                 // The clock of events was put back: it is told that it may have missed something.
                 true => feed_one(app, webhook, &[forgotten(page.last)], page.last, now).await?,
                 false => feed_one(app, webhook, &entries, last, now).await?,
             };
+            // What another server was faster with is looked at in the next pass, as it is then.
+            if let Some(more) = fed {
+                new += more;
+                left.push(webhook);
+            }
         }
+        open = left;
         if is_all {
             return Ok(new);
         }
@@ -73,13 +81,13 @@ fn entries(page: &EventPage, from: i64, is_all: bool) -> (Vec<Entry>, i64) {
 }
 
 /// What an entry says to a webhook.
-fn heard(webhook: &LiveWebhook, entry: &Entry, now: Millis) -> Option<Arc<Event>> {
+fn heard(webhook: &LiveWebhook, entry: &Entry, now: Millis, is_shared: bool) -> Option<Arc<Event>> {
     match entry {
         Entry::Event(event) => webhook.filter.matches(event).then(|| event.clone()),
         Entry::Gap { kinds, .. } if kinds & webhook.filter.kinds() == 0 => None,
-        // Other servers begin to write a moment after somebody has asked for it.
+        // Other servers begin to write a moment after somebody has asked for it. Where there are none, it is a loss.
         Entry::Gap { reason, .. }
-            if is_not_recorded(reason) && now - webhook.row.since < SETTLES.as_millis() as Millis =>
+            if is_shared && is_not_recorded(reason) && now - webhook.row.since < SETTLES.as_millis() as Millis =>
         {
             None
         }
@@ -87,26 +95,29 @@ fn heard(webhook: &LiveWebhook, entry: &Entry, now: Millis) -> Option<Arc<Event>
     }
 }
 
+/// Feeds one webhook, and says with how many deliveries; with nothing, where somebody else was faster.
 async fn feed_one(
     app: &App,
     webhook: &mut LiveWebhook,
     entries: &[Entry],
     last: i64,
     now: Millis,
-) -> Result<usize, Error> {
+) -> Result<Option<usize>, Error> {
     let is_back = last < webhook.row.position;
     let from = if is_back { last - 1 } else { position(app, webhook) };
     if last < from {
         // Somebody else at this server has looked further meanwhile.
-        return Ok(0);
+        return Ok(Some(0));
     }
     let is_new = |entry: &&Entry| entry.id() > from;
-    let found: Vec<Arc<Event>> = entries.iter().filter(is_new).filter_map(|entry| heard(webhook, entry, now)).collect();
+    let is_shared = app.store.is_shared();
+    let found: Vec<Arc<Event>> =
+        entries.iter().filter(is_new).filter_map(|entry| heard(webhook, entry, now, is_shared)).collect();
     let row = &mut webhook.row;
     let (taken, is_told) = room(row.waiting, row.missed, found.len() as u64);
     let left = (if is_told { 0 } else { row.missed }) + found.len() as u64 - taken;
     if found.is_empty() && !is_told && !must_write(app, row, last, now) {
-        return Ok(0);
+        return Ok(Some(0));
     }
     let mut deliveries = Vec::with_capacity(found.len() + 1);
     let told = is_told.then(|| missed(from, Time(now), SLOW_RECEIVER, Some(row.missed)));
@@ -119,7 +130,7 @@ async fn feed_one(
     if !app.store.move_webhook(moved).await? {
         // Another server was faster, or somebody has changed it: the next look knows.
         app.webhooks.signals.changed();
-        return Ok(0);
+        return Ok(None);
     }
     if new > 0 {
         crash::point("webhook.moved");
@@ -128,7 +139,7 @@ async fn feed_one(
     (row.position, row.missed) = (last, left);
     row.waiting += new as u64;
     app.webhooks.with_seen(|seen| seen.remove(&row.id));
-    Ok(new)
+    Ok(Some(new))
 }
 
 /// The delivery of an event that is due now.

@@ -14,7 +14,8 @@ use axum::response::IntoResponse;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use baton::proto::{
-    ChangeWebhook, CreateWebhook, ReplayWebhook, RotateWebhook, SubmitRun, WebhookDelivery, WebhookFilter, WebhookView,
+    ChangeWebhook, CreateWebhook, PauseQueue, ReplayWebhook, RotateWebhook, SubmitRun, WebhookDelivery, WebhookFilter,
+    WebhookView,
 };
 use baton_core::webhooks::signature;
 use baton_server::webhooks::HostResolver;
@@ -224,7 +225,7 @@ async fn an_event_is_delivered_once_and_signed(on: On) {
 async fn a_failed_delivery_is_tried_again_and_then_dies(on: On) {
     let server = Server::with(on, |settings| {
         local(settings);
-        settings.webhook_backoff_ms = "5000,300000".into();
+        settings.webhook_backoff = "5s,5m".into();
     })
     .await;
     let receiver = Receiver::start().await;
@@ -261,7 +262,7 @@ async fn a_failed_delivery_is_tried_again_and_then_dies(on: On) {
 async fn dead_deliveries_are_replayed(on: On) {
     let server = Server::with(on, |settings| {
         local(settings);
-        settings.webhook_backoff_ms = "0".into();
+        settings.webhook_backoff = "0s".into();
     })
     .await;
     let receiver = Receiver::start().await;
@@ -466,7 +467,7 @@ async fn only_what_the_filter_names_is_delivered(on: On) {
     let change = ChangeWebhook { filter: Some(filter(&["queue"])), url: Some(receiver.url() + "&b=c") };
     server.client.change_webhook(&made.id, &change).await.unwrap();
     server.submit_run(&SubmitRun::new("other", "ios")).await;
-    server.client.pause_queue("other", &Default::default()).await.unwrap();
+    server.client.pause_queue("default", "other", &PauseQueue::default()).await.unwrap();
     let call = receiver.called(2).await.remove(1);
     assert_eq!((call.kind().as_str(), call.path.as_str()), ("dev.baton.queue.paused", "/hook?token=t0ken&b=c"));
 }
