@@ -81,13 +81,13 @@ fn entries(page: &EventPage, from: i64, is_all: bool) -> (Vec<Entry>, i64) {
 }
 
 /// What an entry says to a webhook.
-fn heard(webhook: &LiveWebhook, entry: &Entry, now: Millis) -> Option<Arc<Event>> {
+fn heard(webhook: &LiveWebhook, entry: &Entry, now: Millis, is_shared: bool) -> Option<Arc<Event>> {
     match entry {
         Entry::Event(event) => webhook.filter.matches(event).then(|| event.clone()),
         Entry::Gap { kinds, .. } if kinds & webhook.filter.kinds() == 0 => None,
-        // Other servers begin to write a moment after somebody has asked for it.
+        // Other servers begin to write a moment after somebody has asked for it. Where there are none, it is a loss.
         Entry::Gap { reason, .. }
-            if is_not_recorded(reason) && now - webhook.row.since < SETTLES.as_millis() as Millis =>
+            if is_shared && is_not_recorded(reason) && now - webhook.row.since < SETTLES.as_millis() as Millis =>
         {
             None
         }
@@ -110,7 +110,9 @@ async fn feed_one(
         return Ok(Some(0));
     }
     let is_new = |entry: &&Entry| entry.id() > from;
-    let found: Vec<Arc<Event>> = entries.iter().filter(is_new).filter_map(|entry| heard(webhook, entry, now)).collect();
+    let is_shared = app.store.is_shared();
+    let found: Vec<Arc<Event>> =
+        entries.iter().filter(is_new).filter_map(|entry| heard(webhook, entry, now, is_shared)).collect();
     let row = &mut webhook.row;
     let (taken, is_told) = room(row.waiting, row.missed, found.len() as u64);
     let left = (if is_told { 0 } else { row.missed }) + found.len() as u64 - taken;

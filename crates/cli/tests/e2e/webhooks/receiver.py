@@ -5,6 +5,7 @@ usage: receiver.py SECRET [slow]
 
 import json
 import sys
+import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -12,6 +13,7 @@ from cloudevents.v1.http import from_http
 from standardwebhooks import Webhook
 
 SECRET, SLOW = sys.argv[1], sys.argv[2:] == ["slow"]
+LOCK = threading.Lock()
 
 
 class Receiver(BaseHTTPRequestHandler):
@@ -26,7 +28,10 @@ class Receiver(BaseHTTPRequestHandler):
             status = 204
         except Exception as error:
             told, status = {"error": f"{type(error).__name__}: {error}"}, 400
-        print(json.dumps(told), flush=True)
+        with LOCK:
+            # In one piece: calls come at the same time.
+            sys.stdout.write(json.dumps(told) + "\n")
+            sys.stdout.flush()
         if SLOW:
             time.sleep(0.2)
         self.send_response(status)
