@@ -103,7 +103,7 @@ async fn a_run_is_one_trace_from_its_submit_to_its_end(on: On) {
     for name in ["service.version", "service.instance.id", "host.name"] {
         assert!(!root.resource[name].is_empty(), "{name}");
     }
-    assert!(server.metric("baton_spans_sent_total").await >= 4);
+    eventually("the spans are counted", async || server.metric("baton_spans_sent_total").await >= 4).await;
     eventually("the trace is closed", async || open_traces(&server).await.is_empty()).await;
 }
 

@@ -306,7 +306,7 @@ async fn a_receiver_that_is_gone_disables_its_webhook(on: On) {
     let is_written =
         async || audit().await.iter().any(|line| line.action == "webhook.disable" && line.subject == made.id);
     eventually("it is written down", is_written).await;
-    server.submit().await;
+    submit_and_record(&server).await;
     assert_eq!(server.client.resume_webhook(&made.id).await.unwrap().state, "active");
     let told = receiver.called(2).await.remove(1);
     assert_eq!((told.kind().as_str(), &told.event()["data"]["reason"]), ("dev.baton.missed", &json!("paused")));
@@ -438,11 +438,19 @@ async fn two_secrets_sign_while_one_takes_the_place_of_the_other(on: On) {
     assert_eq!(refusal(server.client.rotate_webhook(&made.id, &long).await), "422 invalid");
 }
 
+/// Submits a run, and waits until its event is written.
+async fn submit_and_record(server: &Server) {
+    let last = async || server.app.store.events_after(i64::MAX - 1, 1).await.unwrap().last;
+    let before = last().await;
+    server.submit().await;
+    eventually("the event is written", async || last().await > before).await;
+}
+
 async fn a_paused_webhook_is_told_that_it_has_missed_something(on: On) {
     let (server, receiver) = (server(on).await, Receiver::start().await);
     let made = made(&server, &receiver).await;
     assert_eq!(server.client.pause_webhook(&made.id).await.unwrap().state, "paused");
-    server.submit().await;
+    submit_and_record(&server).await;
     assert_eq!(server.client.resume_webhook(&made.id).await.unwrap().state, "active");
     let run = server.submit().await;
     let calls = receiver.called(2).await;
