@@ -10,7 +10,7 @@ const UNITS: [&str; 2] = ["_ms", "_mib"];
 const DIGITS_MIN: usize = 4;
 
 /// Fields whose flags have other names.
-const OTHERS: [(&str, &str); 17] = [
+const OTHERS: [(&str, &str); 18] = [
     ("Idempotency-Key", "idempotency-key"),
     ("baseImageId", "image"),
     ("docker_image", "image"),
