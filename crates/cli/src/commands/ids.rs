@@ -113,6 +113,22 @@ pub async fn webhook(client: &Client, word: String) -> Result<String, Exit> {
     }
 }
 
+/// The whole identifier of a delivery of a webhook.
+pub async fn delivery(client: &Client, webhook: &str, word: String) -> Result<String, Exit> {
+    let Some(end) = suffix(&word) else { return whole("delivery", word) };
+    let (mut found, mut cursor) = (Vec::new(), None);
+    for _ in 0..PAGES_MAX {
+        let page = client.webhook_deliveries(webhook, None, Some(PAGE_MAX), cursor.as_deref()).await?;
+        let called = page.deliveries.into_iter().filter(|delivery| delivery.id.ends_with(&end));
+        found.extend(called.map(|delivery| (delivery.id, vec![delivery.kind, delivery.state])));
+        cursor = page.next_cursor;
+        if cursor.is_none() || found.len() > CANDIDATES_MAX {
+            break;
+        }
+    }
+    one("delivery", &word, found)
+}
+
 /// A word that is no end of an identifier, unless it cannot be a whole one either.
 fn whole(what: &str, word: String) -> Result<String, Exit> {
     let end = word.trim().trim_start_matches(['…', '.']);

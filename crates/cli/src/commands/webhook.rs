@@ -71,7 +71,7 @@ Ends with 1 when the receiver did not take it.")]
     #[command(after_help = "Examples:
   baton webhook replay ci
   baton webhook replay ci --since 2026-01-31T09:30:00Z
-  baton webhook replay ci --delivery 0198f6a2-7c00-7000-8000-3f1c5d9e2b7a")]
+  baton webhook replay ci --delivery 9e2b7a      the end of its id, as lists show it")]
     Replay(ReplayArgs),
     /// Delete a webhook with all of its deliveries.
     #[command(
@@ -275,6 +275,7 @@ pub async fn execute(client: &Client, command: WebhookCommand) -> Result<(), Exi
             let id = ids::webhook(client, name.webhook).await?;
             match delivery {
                 Some(delivery) => {
+                    let delivery = ids::delivery(client, &id, delivery).await?;
                     let replayed = client.replay_webhook_delivery(&id, &delivery).await?;
                     format.print(&replayed, |delivery| format!("{} is tried again", delivery.id));
                 }
@@ -376,7 +377,7 @@ fn one(webhook: &WebhookView, look: Look) -> String {
 fn deliveries(page: &WebhookDeliveryPage, look: Look) -> Table {
     let mut table = Table::of([
         Column::id("id"),
-        Column::text("kind"),
+        Column::key("kind"),
         Column::text("subject").extra(),
         Column::state("state"),
         Column::number("attempts"),
@@ -388,8 +389,7 @@ fn deliveries(page: &WebhookDeliveryPage, look: Look) -> Table {
         let last = delivery.attempts.last();
         let answer = last.and_then(|last| last.status.map(|status| status.to_string()).or_else(|| last.error.clone()));
         table.row([
-            // The whole of it: `--delivery` wants it.
-            delivery.id.clone(),
+            look.id(&delivery.id),
             delivery.kind.clone(),
             or_dash(delivery.subject.as_ref()),
             delivery.state.clone(),

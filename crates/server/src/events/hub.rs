@@ -27,17 +27,20 @@ pub(crate) const SETTLES: Duration = Duration::from_secs(5);
 
 /// Why events are missed.
 pub(super) const NOT_RECORDED: &str = "not_recorded";
+/// As `not_recorded`, by a server that begins to write because somebody asks for it.
+pub(super) const BEGUN: &str = "begun";
 const FORGOTTEN: &str = "forgotten";
 const SLOW_READER: &str = "slow_reader";
 
 /// Tells of events that were missed.
 pub(crate) fn missed(id: i64, at: Time, reason: &str, count: Option<u64>) -> Arc<Event> {
+    let reason = if is_begun(reason) { NOT_RECORDED } else { reason };
     Arc::new(Event { id, reason: Some(reason.to_owned()), count, ..Event::new("missed", at) })
 }
 
-/// Whether events were missed because nobody wrote them.
-pub(crate) fn is_not_recorded(reason: &str) -> bool {
-    reason == NOT_RECORDED
+/// Whether events were missed because nobody had asked for them before.
+pub(crate) fn is_begun(reason: &str) -> bool {
+    reason == BEGUN
 }
 
 /// What a batch holds.

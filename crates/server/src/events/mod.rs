@@ -19,7 +19,7 @@ use baton_store::{EventServer, LaneId, Store, StoreResult, Verdict};
 use tokio::sync::{Mutex, Semaphore, SemaphorePermit, mpsc};
 
 pub use self::filter::EventFilter;
-pub(crate) use self::hub::{Entry, Listener, SETTLES, forgotten, is_not_recorded, is_start, missed, read_batch};
+pub(crate) use self::hub::{Entry, Listener, SETTLES, forgotten, is_begun, is_start, missed, read_batch};
 pub(crate) use self::kind::Kind;
 
 use self::hub::Hub;
@@ -262,7 +262,7 @@ impl Events {
     async fn begin(&self, kinds: u32, wants: u32) -> StoreResult<()> {
         let written = self.switch.written.fetch_or(kinds, Ordering::Relaxed) | kinds;
         let marked = async {
-            self.store.write_events(1, recorder::mark(kinds, hub::NOT_RECORDED)).await?;
+            self.store.write_events(1, recorder::mark(kinds, hub::BEGUN)).await?;
             self.say(wants, written).await
         };
         if let Err(error) = marked.await {

@@ -8,7 +8,7 @@ use baton_proto::{Event, Time};
 use baton_store::{EventPage, NewDelivery, Webhook, WebhookMove};
 
 use super::{LiveWebhook, Seen, message};
-use crate::events::{Entry, SETTLES, forgotten, is_not_recorded, missed, read_batch};
+use crate::events::{Entry, SETTLES, forgotten, is_begun, missed, read_batch};
 use crate::{App, Error, crash};
 
 /// Batches in one read.
@@ -85,9 +85,9 @@ fn heard(webhook: &LiveWebhook, entry: &Entry, now: Millis, is_shared: bool) -> 
     match entry {
         Entry::Event(event) => webhook.filter.matches(event).then(|| event.clone()),
         Entry::Gap { kinds, .. } if kinds & webhook.filter.kinds() == 0 => None,
-        // Other servers begin to write a moment after somebody has asked for it. Where there are none, it is a loss.
+        // This server writes what a webhook wants before that is active. Others begin a moment later.
         Entry::Gap { reason, .. }
-            if is_shared && is_not_recorded(reason) && now - webhook.row.since < SETTLES.as_millis() as Millis =>
+            if is_begun(reason) && (!is_shared || now - webhook.row.since < SETTLES.as_millis() as Millis) =>
         {
             None
         }
