@@ -62,7 +62,7 @@ impl Exit {
     }
 
     /// What is used instead of something that there is not.
-    pub fn is_not_found_or<T>(self, instead: T) -> Result<T, Exit> {
+    pub fn or_if_not_found<T>(self, instead: T) -> Result<T, Exit> {
         if self.code == NOT_FOUND { Ok(instead) } else { Err(self) }
     }
 

@@ -311,7 +311,7 @@ mod tests {
                 now += pause;
                 match allowance(bucket, per_second, now, 512) {
                     Allowance::Runs(granted, left) => {
-                        prop_assert!(granted >= 1 && granted <= 512);
+                        prop_assert!((1..=512).contains(&granted));
                         let unused = granted / 3;
                         bucket = give_back(left, unused);
                         sum += u64::from(granted - unused);

@@ -144,7 +144,7 @@ fn fitting_state(text: &str) -> Option<String> {
             && key.bytes().all(named)
             && value.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=')
     };
-    if members.is_empty() || members.len() > TRACESTATE_MEMBERS_MAX || !members.iter().all(|member| is_good(member)) {
+    if members.is_empty() || members.len() > TRACESTATE_MEMBERS_MAX || !members.iter().all(is_good) {
         return None;
     }
     let bytes = |members: &[&str]| members.iter().map(|member| member.len() + 1).sum::<usize>() - 1;

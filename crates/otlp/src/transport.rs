@@ -54,7 +54,7 @@ pub(crate) type Rejected = Option<(i64, String)>;
 /// Calls one collector.
 #[derive(Debug)]
 pub(crate) enum Transport {
-    Http(Client<Connector, Full<Bytes>>),
+    Http(Box<Client<Connector, Full<Bytes>>>),
     Grpc(Box<TraceServiceClient<Client<Connector, tonic::body::Body>>>),
 }
 
@@ -64,7 +64,7 @@ impl Transport {
         let mut builder = Client::builder(TokioExecutor::new());
         builder.pool_timer(TokioTimer::new()).pool_max_idle_per_host(1);
         Ok(match config.protocol {
-            Protocol::Http => Transport::Http(builder.build(connector)),
+            Protocol::Http => Transport::Http(Box::new(builder.build(connector))),
             Protocol::Grpc => {
                 let client = builder.http2_only(true).build(connector);
                 Transport::Grpc(Box::new(TraceServiceClient::with_origin(client, config.endpoint.clone())))

@@ -320,7 +320,7 @@ pub enum SettledAnswer {
     /// It was written down.
     Done,
     /// It was, and the webhook is disabled by it.
-    Disabled(Webhook),
+    Disabled(Box<Webhook>),
     /// Another attempt has begun since, or the delivery is gone. Nothing was changed.
     Stale,
 }

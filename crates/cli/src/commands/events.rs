@@ -72,7 +72,7 @@ pub async fn events(client: &Client, args: EventsArgs) -> Result<(), Exit> {
     let EventsArgs { namespace, queue, run_type, run, worker, pool, kind: kinds, after, limit, output } = args;
     // A claim of a pool has an id of its owner's, which may look like the end of one.
     let run = match run {
-        Some(run) => Some(ids::run(client, run.clone()).await.or_else(|exit| exit.is_not_found_or(run))?),
+        Some(run) => Some(ids::run(client, run.clone()).await.or_else(|exit| exit.or_if_not_found(run))?),
         None => None,
     };
     let worker = match worker {

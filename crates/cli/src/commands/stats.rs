@@ -191,7 +191,9 @@ mod tests {
     use crate::output::Look;
     use unicode_width::UnicodeWidthStr;
 
-    fn statistics(series: &[(&str, Option<&str>, Vec<Option<f64>>)]) -> Statistics {
+    type Line<'a> = (&'a str, Option<&'a str>, Vec<Option<f64>>);
+
+    fn statistics(series: &[Line<'_>]) -> Statistics {
         let series = series.iter().map(|(name, queue, values)| Series {
             name: (*name).into(),
             namespace: None,

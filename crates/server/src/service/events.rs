@@ -224,7 +224,7 @@ mod tests {
             serde_json::to_string(&event).unwrap()
         };
         // Ten events, a start that leaves out everything up to 1,000, and one more event.
-        let batches = vec![
+        let batches = [
             EventBatch { first: 10, last: 10, body: line(10).into() },
             EventBatch { first: 11, last: 1_000, body: "".into() },
             EventBatch { first: 1_001, last: 1_001, body: line(1_001).into() },

@@ -98,7 +98,7 @@ impl Lanes {
     }
 
     /// Runs that were taken in, and were not there before.
-    fn new<'a>(&'a self, answers: &'a [SubmitAnswer]) -> impl Iterator<Item = (RunId, LaneId)> + 'a {
+    fn of_new_runs<'a>(&'a self, answers: &'a [SubmitAnswer]) -> impl Iterator<Item = (RunId, LaneId)> + 'a {
         let mut rest = self.lanes.as_slice();
         let each = answers.iter().zip(&self.counts).flat_map(move |(answer, count)| {
             let (own, others) = rest.split_at(*count);
@@ -109,8 +109,8 @@ impl Lanes {
     }
 
     fn tell(&self, metrics: &Metrics, events: &Events, answers: &[SubmitAnswer]) {
-        metrics.series.submitted(self.new(answers).map(|(_, lane)| lane));
-        events.submitted(self.new(answers));
+        metrics.series.submitted(self.of_new_runs(answers).map(|(_, lane)| lane));
+        events.submitted(self.of_new_runs(answers));
     }
 }
 

@@ -165,7 +165,7 @@ impl Story {
         let span = self.part(part, format!("step {}", step.name), step.begun_at, end);
         let failed = step.state == StepState::Failed;
         // It was begun, and its lease ended before it did.
-        let lost = (step.state == StepState::Begun && step.error.is_none()).then(|| attempt.end);
+        let lost = (step.state == StepState::Begun && step.error.is_none()).then_some(attempt.end);
         let kind = match (failed || step.error.is_some(), lost) {
             (true, _) => Some(step.code.clone().unwrap_or_else(|| "error".into())),
             (false, Some(end)) => error_type(end).map(str::to_owned),

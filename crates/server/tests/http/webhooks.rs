@@ -494,8 +494,8 @@ async fn a_namespace_hears_nothing_of_another_and_sees_nothing_of_its_webhooks(o
     let run_of_ours = server.submit().await;
     let run_of_theirs = team.submit(&SubmitRun { namespace: "team".into(), ..run() }).await.unwrap().id;
     let subject = |call: &Call| call.event()["subject"].as_str().unwrap().to_owned();
-    assert_eq!(ours.called(1).await.iter().map(subject).collect::<Vec<_>>(), [run_of_ours.clone()]);
-    assert_eq!(theirs.called(1).await.iter().map(subject).collect::<Vec<_>>(), [run_of_theirs.clone()]);
+    assert_eq!(ours.called(1).await.iter().map(subject).collect::<Vec<_>>(), std::slice::from_ref(&run_of_ours));
+    assert_eq!(theirs.called(1).await.iter().map(subject).collect::<Vec<_>>(), std::slice::from_ref(&run_of_theirs));
     let heard: BTreeSet<_> = everything.called(2).await.iter().map(subject).collect();
     assert_eq!(heard, BTreeSet::from([run_of_ours, run_of_theirs]));
     let listed = team.webhooks(None, None, None).await.unwrap().webhooks;

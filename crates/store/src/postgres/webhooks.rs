@@ -236,7 +236,7 @@ impl PostgresStore {
         let is_disabled = after_attempt(&mut webhook, settled, at);
         note(&session, &webhook).await?;
         session.commit().await?;
-        Ok(if is_disabled { SettledAnswer::Disabled(webhook) } else { SettledAnswer::Done })
+        Ok(if is_disabled { SettledAnswer::Disabled(Box::new(webhook)) } else { SettledAnswer::Done })
     }
 
     async fn replay_one(&self, webhook: WebhookId, id: DeliveryId) -> Outcome<ReplayAnswer> {

@@ -146,7 +146,7 @@ impl Webhooks for SqliteStore {
             let Some(mut found) = find(sql, settled.webhook)? else { return Ok(SettledAnswer::Stale) };
             let is_disabled = after_attempt(&mut found, &settled, sql.now);
             note(sql, &found)?;
-            Ok(if is_disabled { SettledAnswer::Disabled(found) } else { SettledAnswer::Done })
+            Ok(if is_disabled { SettledAnswer::Disabled(Box::new(found)) } else { SettledAnswer::Done })
         })
         .await
     }
@@ -255,7 +255,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Webhook> {
         state: rows::coded(row, "state", WebhookState::from_code)?,
         why: row.get("why")?,
         secret: rows::bytes(row, "secret")?,
-        secret_before: rows::maybe(row, "secret_before", |row, index| rows::bytes(row, index))?,
+        secret_before: rows::maybe(row, "secret_before", rows::bytes)?,
         before_until: row.get("before_until")?,
         position: row.get("position")?,
         since: row.get("since")?,

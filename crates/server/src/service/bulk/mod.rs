@@ -27,9 +27,9 @@ const SAMPLE: usize = 10;
 #[derive(Clone, PartialEq, Debug)]
 pub enum Created {
     /// It only counted.
-    Counted(BulkCount),
+    Counted(Box<BulkCount>),
     /// It is there; maybe since an earlier call.
-    Begun(BulkView),
+    Begun(Box<BulkView>),
 }
 
 /// An operation that makes sense.
@@ -48,7 +48,7 @@ pub async fn create(app: &App, caller: &Caller, create: CreateBulk, key: Option<
     let fingerprint = fingerprint(&create);
     let wanted = check(app, caller, &create)?;
     if create.dry_run {
-        return Ok(Created::Counted(count(app, wanted).await?));
+        return Ok(Created::Counted(Box::new(count(app, wanted).await?)));
     }
     let text = serde_json::to_string(&wanted.filter).map_err(|_| Error::Internal)?;
     let of_namespace = wanted.namespace.as_deref().unwrap_or_default();
@@ -63,7 +63,7 @@ pub async fn create(app: &App, caller: &Caller, create: CreateBulk, key: Option<
     };
     let operation = match app.store.add_bulk(new, app.entropy.bits(), BULK_LIVE_MAX).await? {
         BulkMade::New(operation) => operation,
-        BulkMade::Earlier(operation) => return Ok(Created::Begun(view(&operation)?)),
+        BulkMade::Earlier(operation) => return Ok(Created::Begun(Box::new(view(&operation)?))),
         BulkMade::KeyReused => return Err(Error::KeyReused),
         BulkMade::TooMany => {
             let namespace = wanted.namespace.unwrap_or_else(|| "*".into());
@@ -77,7 +77,7 @@ pub async fn create(app: &App, caller: &Caller, create: CreateBulk, key: Option<
     let detail = format!("{} {}{why}", operation.action.as_str(), operation.filter);
     let namespace = operation.namespace.as_deref();
     audit::act(app, caller, "bulk.start", &operation.id.to_string(), &detail, namespace).await?;
-    Ok(Created::Begun(view(&operation)?))
+    Ok(Created::Begun(Box::new(view(&operation)?)))
 }
 
 /// Asks an operation to stop. One that has ended stays as it is.
