@@ -1,4 +1,4 @@
-//! Makes Rust of OpenTelemetry's .proto files, without protoc.
+//! Makes Rust of the wire format of OTLP, without protoc.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");

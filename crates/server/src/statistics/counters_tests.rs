@@ -126,7 +126,7 @@ async fn ten_thousand_queues_take_bounded_room_and_stay_apart_by_namespace() {
 
 /// What counting costs, and what a minute weighs. Figures are in docs/adr/0028.
 #[tokio::test]
-#[ignore = "a measurement: cargo test -p baton-server --lib what_counting_costs -- --ignored --nocapture"]
+#[ignore = "prints measurements for docs/adr/0028; run it with --ignored --nocapture"]
 async fn what_counting_costs() {
     const TIMES: u32 = 200_000;
     let (counters, clock, lanes) = counting(100).await;
