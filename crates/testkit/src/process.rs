@@ -11,6 +11,9 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::watchdog::Watchdog;
 
+/// How long the last words of a program that has ended are waited for.
+const READ_PATIENCE: Duration = Duration::from_secs(2);
+
 /// A running child process, with everything it has printed so far.
 #[derive(Debug)]
 pub struct Process {
@@ -66,15 +69,20 @@ impl Process {
         }
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until it ends by itself, and until all that it has printed is read.
     ///
     /// # Panics
     /// After `patience`, with what it printed.
     pub async fn wait(&mut self, patience: Duration) -> ExitStatus {
         let until = Instant::now() + patience;
+        let mut read_until = None;
         loop {
             if let Some(status) = self.ended() {
-                return status;
+                // Each reader has the output until the pipe ends. A process that it has left behind may keep that open.
+                let now = Instant::now();
+                if Arc::strong_count(&self.output) == 1 || now >= *read_until.get_or_insert(now + READ_PATIENCE) {
+                    return status;
+                }
             }
             assert!(Instant::now() < until, "still running after {patience:?}; it printed:\n{}", self.output());
             sleep(Duration::from_millis(5)).await;
