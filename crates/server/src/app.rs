@@ -23,7 +23,7 @@ use crate::coalesce::Coalescer;
 use crate::disks::Disks;
 use crate::dispatch::Dispatcher;
 use crate::entropy::Entropy;
-use crate::events::{Events, Names};
+use crate::events::{Changes, Events, Names};
 use crate::hearing::Hearing;
 use crate::inboxes::Inboxes;
 use crate::lanes::Lanes;
@@ -67,6 +67,9 @@ impl Deref for App {
     }
 }
 
+/// Routes of the dashboard, which is a crate of its own.
+pub type Dashboard = fn() -> axum::Router<App>;
+
 /// The parts of a server.
 #[derive(Debug)]
 #[allow(missing_docs, reason = "each field is named as its type, which is documented")]
@@ -97,6 +100,10 @@ pub struct Parts {
     pub(crate) cors: crate::http::Origins,
     /// How connections are encrypted, if they are.
     pub tls: OnceLock<Arc<Tls>>,
+    /// The pages for people, when the program has them.
+    pub(crate) dashboard: OnceLock<Dashboard>,
+    /// Grows with what happens here, so that pages know when to look again.
+    pub changes: Arc<Changes>,
     pub storage: Storage,
     pub cache: Cache,
     pub uploads: Uploads,
@@ -189,6 +196,7 @@ impl App {
         let signals = Arc::new(WebhookSignals::new(store.clock().clone()));
         let events =
             Arc::new(Events::start(store.clone(), names, &*entropy, news.clone(), traces.clone(), signals.clone()));
+        let changes = events.changes();
         let dispatcher = Arc::new(Dispatcher::new(
             store.clone(),
             lanes.clone(),
@@ -243,6 +251,8 @@ impl App {
             proxies: Proxies::parse(&settings.trusted_proxies).unwrap_or_default(),
             cors: crate::http::Origins::parse(&settings.cors_origins).unwrap_or_default(),
             tls: OnceLock::new(),
+            dashboard: OnceLock::new(),
+            changes,
             cache: Cache::new(storage.clone(), settings.cache_bytes_max, &entropy),
             uploads: Uploads::new(storage.clone(), upload_limits(&settings), entropy.clone()),
             counted: service::builds::overview::Counted::default(),
@@ -297,6 +307,11 @@ impl App {
     /// Has connections encrypted. To be called before [`crate::serve`].
     pub fn use_tls(&self, tls: Arc<Tls>) {
         let _ = self.tls.set(tls);
+    }
+
+    /// Has the dashboard served beside the API. To be called before [`crate::serve`].
+    pub fn use_dashboard(&self, dashboard: Dashboard) {
+        let _ = self.dashboard.set(dashboard);
     }
 
     /// Takes over settings that were changed, here or by another server.

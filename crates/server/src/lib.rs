@@ -23,6 +23,7 @@ mod dispatch;
 pub mod entropy;
 mod error;
 mod events;
+pub mod face;
 mod framing;
 mod github;
 pub mod grpc;
@@ -58,10 +59,12 @@ mod watch;
 pub mod webhooks;
 mod workers;
 
-pub use app::{App, Parts};
+pub use app::{App, Dashboard, Parts};
 pub use auth::Caller;
+pub use baton_store::{Page, Scope};
 pub use connection::Listener;
 pub use error::Error;
+pub use events::Changes;
 pub use log_queue::{LOG_BYTES_MAX, LogQueue, LogWriter, Weight};
 pub use metrics::{Described, Metrics};
 pub use request_log::{REQUEST_TARGET, current_request_id};
@@ -163,10 +166,19 @@ pub async fn serve(app: App, listener: impl Listener, shutdown: impl Future<Outp
 /// Providers of machines, by name.
 pub type Providers = Vec<(&'static str, Arc<dyn providers::Provider>)>;
 
-/// Runs a server as the settings say, with these providers besides its own, until `shutdown`.
+/// What the program brings besides the server itself.
+#[derive(Default)]
+pub struct Extras {
+    /// Providers of machines, besides those of the server.
+    pub providers: Providers,
+    /// The pages for people.
+    pub dashboard: Option<Dashboard>,
+}
+
+/// Runs a server as the settings say, with these extras, until `shutdown`.
 pub async fn run(
     settings: Settings,
-    providers: Providers,
+    Extras { providers, dashboard }: Extras,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), String> {
     // The usual limit of open files is far below the usual number of connections; a process may
@@ -219,6 +231,9 @@ pub async fn run(
         app.pools.listens_on(address);
         if let Some(tls) = &tls {
             app.use_tls(tls.clone());
+        }
+        if let Some(dashboard) = dashboard {
+            app.use_dashboard(dashboard);
         }
         let own = listener.try_clone().and_then(tokio::net::TcpListener::from_std);
         let own = own.map_err(|error| format!("cannot listen on {address}: {error}"))?;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use baton_server::providers::Provider;
-use baton_server::{Settings, SettingsFlags};
+use baton_server::{Extras, Settings, SettingsFlags};
 use clap::Args;
 
 use crate::connection::Connection;
@@ -88,7 +88,8 @@ pub async fn serve(connection: &Connection, args: ServeArgs) -> Result<(), Exit>
     };
     let settings = load(args.config.as_deref(), flags).map_err(Exit::usage)?;
     let shutdown = signals::shutdown()?;
-    baton_server::run(settings, providers(), shutdown).await.map_err(Exit::failed)
+    let extras = Extras { providers: providers(), dashboard: Some(baton_web::dashboard) };
+    baton_server::run(settings, extras, shutdown).await.map_err(Exit::failed)
 }
 
 /// Providers of machines that this program was built with, besides those of the server.

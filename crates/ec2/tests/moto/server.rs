@@ -62,7 +62,8 @@ impl Installation<'_> {
         }
         let settings = Settings::load(None, env.into_iter(), flags).unwrap();
         let provider = Arc::new(Ec2Provider::with(site.config.clone()));
-        tokio::spawn(baton_server::run(settings, vec![(NAME, provider)], std::future::pending()));
+        let extras = baton_server::Extras { providers: vec![(NAME, provider)], dashboard: None };
+        tokio::spawn(baton_server::run(settings, extras, std::future::pending()));
         let client = Client::new(&url, KEY).unwrap();
         eventually("the server listens", async || client.healthz().await.is_ok()).await;
         client

@@ -82,6 +82,21 @@ struct Switch {
     lost: AtomicBool,
 }
 
+/// How much has happened at this server: pages look at it to know whether to ask the store again.
+#[derive(Debug, Default)]
+pub struct Changes(AtomicU64);
+
+impl Changes {
+    /// A number that differs from an earlier one when something has happened since.
+    pub fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// The events of this server.
 #[derive(Debug)]
 pub struct Events {
@@ -91,6 +106,7 @@ pub struct Events {
     notes: mpsc::Sender<(Instant, Vec<Note>)>,
     news: mpsc::Sender<News>,
     hub: Arc<Hub>,
+    changes: Arc<Changes>,
     replays: Semaphore,
     /// Which hear of leases and runs that have ended.
     traces: Arc<RunTraces>,
@@ -115,7 +131,23 @@ impl Events {
         let number = SERVERS.fetch_add(1, Ordering::Relaxed);
         let server = format!("{:016x}-{}-{number}", entropy.bits(), std::process::id());
         let replays = Semaphore::new(REPLAYS_MAX);
-        Events { store, server, switch, notes, news, hub, replays, traces, wants: Mutex::default() }
+        Events {
+            store,
+            server,
+            switch,
+            notes,
+            news,
+            hub,
+            changes: Arc::default(),
+            replays,
+            traces,
+            wants: Mutex::default(),
+        }
+    }
+
+    /// Counts what happens here.
+    pub(crate) fn changes(&self) -> Arc<Changes> {
+        self.changes.clone()
     }
 
     /// True when somebody, at any server, listens for one of these kinds.
@@ -138,6 +170,7 @@ impl Events {
 
     /// Runs were taken in.
     pub(crate) fn submitted(&self, runs: impl Iterator<Item = (RunId, LaneId)>) {
+        self.changes.add();
         if self.are_wanted(Kind::RunSubmitted.bit()) {
             self.note(runs.map(|(run, lane)| Note::Submitted { run, lane }).collect());
         }
@@ -145,6 +178,7 @@ impl Events {
 
     /// Workers got runs.
     pub(crate) fn claimed(&self, runs: impl Iterator<Item = (RunId, LaneId, WorkerId)>) {
+        self.changes.add();
         if self.are_wanted(Kind::RunClaimed.bit()) {
             self.note(runs.map(|(run, lane, worker)| Note::Claimed { run, lane, worker }).collect());
         }
@@ -152,6 +186,7 @@ impl Events {
 
     /// A verb was carried out on runs, or refused.
     pub(crate) fn settled<'a>(&self, runs: impl Iterator<Item = (RunId, &'a Verdict)> + Clone) {
+        self.changes.add();
         if self.traces.is_on() {
             let let_go = |verdict: &Verdict| matches!(verdict, Verdict::Done { state, .. } if !state.is_held());
             self.traces.changed(runs.clone().filter(|(_, verdict)| let_go(verdict)).map(|(run, _)| run));
@@ -170,6 +205,7 @@ impl Events {
 
     /// Runs are in these states now, or in states that are to be found out.
     pub(crate) fn changed(&self, runs: impl Iterator<Item = (RunId, Option<State>, Option<&'static str>)> + Clone) {
+        self.changes.add();
         if self.traces.is_on() {
             self.traces.changed(runs.clone().map(|(run, ..)| run));
         }
@@ -181,6 +217,7 @@ impl Events {
 
     /// A worker came, drains, or is gone.
     pub(crate) fn worker(&self, kind: Kind, worker: WorkerId, reason: Option<&str>) {
+        self.changes.add();
         if self.are_wanted(kind.bit()) {
             self.note(vec![Note::Worker { kind, worker, reason: reason.map(str::to_owned) }]);
         }
@@ -188,6 +225,7 @@ impl Events {
 
     /// Runners of pools have moved.
     pub(crate) fn runners(&self, state: RunnerState, runners: &[RunnerId]) {
+        self.changes.add();
         if self.are_wanted(Kind::RunnerChanged.bit()) {
             self.note(runners.iter().map(|runner| Note::Runner { runner: *runner, state }).collect());
         }
@@ -195,6 +233,7 @@ impl Events {
 
     /// Anything else. It is made only when somebody listens.
     pub(crate) fn plain(&self, kind: Kind, event: impl FnOnce() -> Event) {
+        self.changes.add();
         if self.are_wanted(kind.bit()) {
             self.note(vec![Note::Plain { kind, event: Box::new(event()) }]);
         }

@@ -240,12 +240,18 @@ async fn read<T: DeserializeOwned>(request: Request, app: &App, limit: usize) ->
 
 /// The whole body, within its limits in size and time; an empty one stands for an empty object.
 async fn read_bytes(request: Request, app: &App, limit: usize) -> Result<Bytes, Error> {
-    let (parts, body) = request.into_parts();
-    let kind = parts.headers.get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or_default());
+    let kind = request.headers().get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or_default());
     // curl -d says form-urlencoded unless told otherwise; what counts is that the body is JSON.
     if kind.is_some_and(|kind| kind.starts_with("multipart/")) {
         return Err(Error::Malformed("the body must be JSON (Content-Type: application/json)".into()));
     }
+    let bytes = whole_body(request, app, limit).await?;
+    Ok(if bytes.is_empty() { Bytes::from_static(b"{}") } else { bytes })
+}
+
+/// The whole body, within its limits in size and time.
+pub(crate) async fn whole_body(request: Request, app: &App, limit: usize) -> Result<Bytes, Error> {
+    let (parts, body) = request.into_parts();
     let length = parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if length.is_some_and(|length| length > limit) {
         return Err(Error::TooLarge { limit });
@@ -254,8 +260,7 @@ async fn read_bytes(request: Request, app: &App, limit: usize) -> Result<Bytes, 
     app.bodies.admit(length.unwrap_or(unannounced(app, limit)), share).await?;
     let time = Duration::from_millis(app.settings.body_timeout_ms);
     let collecting = collect(app, body, length, limit, share);
-    let bytes = tokio::time::timeout(time, collecting).await.map_err(|_| Error::TooSlow)??;
-    Ok(if bytes.is_empty() { Bytes::from_static(b"{}") } else { bytes })
+    tokio::time::timeout(time, collecting).await.map_err(|_| Error::TooSlow)?
 }
 
 /// What a body that does not say how long it is may have before it has to wait for the room of the largest.

@@ -28,7 +28,7 @@ mod workers;
 
 pub(crate) use cors::Origins;
 pub use extract::Peer;
-pub(crate) use extract::credential;
+pub(crate) use extract::{credential, whole_body};
 pub use openapi::openapi;
 
 use std::time::Instant;
@@ -52,8 +52,8 @@ const HEARTBEAT: &str = "/api/v1/workers/{id}/heartbeat";
 /// So do those of runners' agents.
 const RUNNER_HEARTBEAT: &str = "/api/v1/runners/{id}/heartbeat";
 
-/// Whoever listens waits for what happens.
-const EVENTS: &str = "/api/v1/events";
+/// Those who listen wait for what happens, and so do pages of the dashboard and followers of a log.
+const STREAMS: [&str; 3] = ["/api/v1/events", "/live", "/runs/{id}/log/live"];
 
 /// Routes that hand out work although they only seem to read.
 const CLAIMING: [&str; 2] = ["/api/v1/builds/pending", "/api/workers/poll"];
@@ -62,6 +62,10 @@ const CLAIMING: [&str; 2] = ["/api/v1/builds/pending", "/api/workers/poll"];
 pub fn router(app: App) -> Router {
     let (router, document) = openapi::documented();
     let document = Bytes::from(document.to_string());
+    let router = match app.dashboard.get() {
+        Some(dashboard) => router.merge(dashboard()),
+        None => router,
+    };
     let router = router
         .route(
             "/openapi.json",
@@ -106,7 +110,7 @@ async fn count(State(app): State<App>, matched: Option<MatchedPath>, mut request
     let waits = route.ends_with("/claim")
         || route == HEARTBEAT
         || route == RUNNER_HEARTBEAT
-        || route == EVENTS
+        || STREAMS.contains(&route.as_str())
         || self::waits(request.uri());
     // A claim's caller has to be there to take the runs. Every other change is carried to its end even when its caller hangs
     // up: what was committed must still wake those who wait for it, and be written down.

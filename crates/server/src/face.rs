@@ -1,0 +1,33 @@
+//! What a face outside of this crate needs to treat requests as those here do.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ::http::Extensions;
+use axum::extract::Request;
+use bytes::Bytes;
+
+use crate::answers::Answer;
+use crate::http::Peer;
+use crate::http::whole_body;
+use crate::{App, Caller, Error};
+
+/// Where a request comes from: the other end of the connection, or what a trusted proxy says.
+pub fn address(extensions: &Extensions) -> Option<IpAddr> {
+    extensions.get::<Peer>().map(|peer| peer.0)
+}
+
+/// Notes who is calling, for the log and for the room that answers may take.
+pub fn is_for(caller: &Arc<Caller>) {
+    Answer::is_for(caller);
+}
+
+/// Waits for the caller's turn to read.
+pub async fn may_read(app: &App) -> Result<(), Error> {
+    app.answers.may_read().await
+}
+
+/// The whole body of a request, within the server's limits in size and time.
+pub async fn body(app: &App, request: Request) -> Result<Bytes, Error> {
+    whole_body(request, app, app.settings.body_bytes_max).await
+}

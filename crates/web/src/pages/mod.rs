@@ -1,0 +1,101 @@
+//! The pages. Each is a function from a view to a page, and some forms; a page that is followed is made by the same
+//! function again and again.
+
+pub mod overview;
+pub mod signin;
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use baton_server::{App, Error};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, StatusCode, Uri};
+use maud::html;
+
+use crate::page::{self, Entry, Page, Split};
+use crate::parts::{self, icon};
+use crate::session::{CSRF_MARK, Visitor};
+use crate::view::View;
+
+/// The routes that show pages. [`page`] has a line for each.
+pub const PATHS: [&str; 2] = ["/", "/more"];
+
+/// Routes of what pages send, and of what is loaded into them.
+pub fn forms(router: Router<App>) -> Router<App> {
+    router
+}
+
+/// A page, by the parts of its path.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place(Vec<String>);
+
+impl Place {
+    /// The page at a path; none when its parts cannot be read.
+    pub fn of(path: &str) -> Option<Place> {
+        let parts = path.trim_matches('/').split('/').filter(|part| !part.is_empty());
+        parts.map(crate::query::unescape).collect::<Option<_>>().map(Place)
+    }
+}
+
+/// Makes a page. What cannot be made is a page that says so.
+pub async fn page(view: &View, place: &Place) -> Page {
+    let parts: Vec<&str> = place.0.iter().map(String::as_str).collect();
+    let made = match parts.as_slice() {
+        [] => overview::page(view).await,
+        ["more"] => Ok(Page::new(Entry::More, "More", page::all_pages(view))),
+        _ => Err(Error::NotFound { what: "page", id: view.path.clone() }),
+    };
+    made.unwrap_or_else(|error| failed(&error))
+}
+
+/// A page that says why there is none.
+fn failed(error: &Error) -> Page {
+    let (title, body) = match error {
+        Error::NotFound { what, .. } => (
+            format!("No such {what}"),
+            parts::empty(
+                "find",
+                "Not here.",
+                html! {
+                    p.soft { "There is no such " (what) ", or it was removed when its time was over (retention)." }
+                },
+            ),
+        ),
+        Error::Forbidden(why) => (
+            "Not allowed".to_owned(),
+            parts::empty("key", "This key may not see this.", html! { p.soft { (why) "." } }),
+        ),
+        error => ("Not loaded".to_owned(), parts::panel_error(error)),
+    };
+    Page::new(Entry::More, title, html! { section.panel { (body) } })
+}
+
+/// Shows a page.
+pub async fn show(State(app): State<App>, visitor: Visitor, headers: HeaderMap, uri: Uri) -> Response {
+    let view = match View::of(&app, &visitor, &headers, &uri).await {
+        Ok(view) => view,
+        Err(error) => return refusal(&error),
+    };
+    let Some(place) = Place::of(uri.path()) else { return StatusCode::NOT_FOUND.into_response() };
+    let page = page(&view, &place).await;
+    let content = Split::of(&page::app(&view, &page).0).whole();
+    let document = page::document(&view, &page.title, &content).0.replace(CSRF_MARK, &visitor.csrf);
+    written(StatusCode::OK, document)
+}
+
+/// HTML as an answer.
+pub fn written(status: StatusCode, document: String) -> Response {
+    (status, [(CONTENT_TYPE, "text/html; charset=utf-8")], document).into_response()
+}
+
+/// A page without the shell that says why something was refused.
+pub fn refusal(error: &Error) -> Response {
+    let main = html! {
+        div.panel.stack {
+            h1 { "This was not done" }
+            p { (icon("bad")) " " (error.to_string()) "." }
+            p { a.link href="/" { "To the overview" } }
+        }
+    };
+    written(error.clone().into_response().status(), page::plain("Not done", None, &main).0)
+}

@@ -1,0 +1,13 @@
+//! What pages are made of: small pieces that look alike everywhere.
+
+mod chart;
+mod controls;
+mod json;
+mod state;
+mod times;
+
+pub use chart::{Bars, Line, Lines, Tone, bar, bars, legend, lines, spark};
+pub use controls::{Dialog, chip, code, command, confirm, dialog, empty, hidden_csrf, icon, panel_error};
+pub use json::json_block;
+pub use state::{Shown, epoch, kind_icon, lease, state, state_badge};
+pub use times::{Times, ago, clock, span};

@@ -1,0 +1,92 @@
+//! What a page knows of the one who looks at it.
+
+use std::sync::Arc;
+
+use baton_core::Millis;
+use baton_proto::NAMESPACE_DEFAULT;
+use baton_server::{App, Caller, Error, Scope};
+use http::{HeaderMap, Uri};
+use jiff::tz::TimeZone;
+
+use crate::query::{Query, escape};
+use crate::session::{Visitor, cookie};
+
+/// The cookie in which the script leaves the reader's time zone.
+const ZONE: &str = "baton_zone";
+/// The cookie in which it leaves the theme.
+const THEME: &str = "baton_theme";
+/// How long a namespace may be.
+const NAMESPACE_MAX: usize = 200;
+
+/// Who looks at what, from where.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// The server.
+    pub app: App,
+    /// Who looks.
+    pub caller: Arc<Caller>,
+    /// The namespace that is shown.
+    pub namespace: String,
+    /// The path of the page.
+    pub path: String,
+    /// Its query.
+    pub query: Query,
+    /// The reader's time zone.
+    pub zone: TimeZone,
+    /// `dark`, `light`, or what the system says.
+    pub theme: Option<&'static str>,
+    /// Now, on the store's clock.
+    pub now: Millis,
+}
+
+impl View {
+    /// What a request asks to see.
+    pub async fn of(app: &App, visitor: &Visitor, headers: &HeaderMap, uri: &Uri) -> Result<View, Error> {
+        let query = Query::parse(uri.query().unwrap_or_default());
+        let own = visitor.caller.namespace.clone();
+        let asked = query.get("ns").filter(|name| name.len() <= NAMESPACE_MAX).map(str::to_owned);
+        let namespace = asked.or(own).unwrap_or_else(|| NAMESPACE_DEFAULT.to_owned());
+        let zone = cookie(headers, ZONE).and_then(crate::query::unescape).and_then(|name| TimeZone::get(&name).ok());
+        let theme = match cookie(headers, THEME) {
+            Some("dark") => Some("dark"),
+            Some("light") => Some("light"),
+            _ => None,
+        };
+        Ok(View {
+            app: app.clone(),
+            caller: visitor.caller.clone(),
+            namespace,
+            path: uri.path().to_owned(),
+            query,
+            zone: zone.unwrap_or(TimeZone::UTC),
+            theme,
+            now: app.time.now().await?,
+        })
+    }
+
+    /// The same a moment later.
+    pub async fn again(&self) -> Result<View, Error> {
+        Ok(View { now: self.app.time.now().await?, ..self.clone() })
+    }
+
+    /// True when the caller may do this in the namespace that is shown.
+    pub fn may(&self, scope: Scope) -> bool {
+        self.caller.can(scope) && self.caller.sees(&self.namespace)
+    }
+
+    /// An address in the namespace that is shown. `path` may have a query.
+    pub fn href(&self, path: &str) -> String {
+        if self.namespace == self.caller.namespace.as_deref().unwrap_or(NAMESPACE_DEFAULT) {
+            return path.to_owned();
+        }
+        let (path, fragment) = path.split_once('#').map_or((path, None), |(path, fragment)| (path, Some(fragment)));
+        let joined = if path.contains('?') { '&' } else { '?' };
+        let fragment = fragment.map_or_else(String::new, |fragment| format!("#{fragment}"));
+        format!("{path}{joined}ns={}{fragment}", escape(&self.namespace))
+    }
+
+    /// This page with another value of a parameter, from its beginning.
+    pub fn here_with(&self, name: &str, value: &str) -> String {
+        self.query.without("after").without("before").with(name, value).at(&self.path)
+    }
+}
