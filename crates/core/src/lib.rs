@@ -14,6 +14,7 @@
 //! * [`bulk`]: operations on all runs that a filter finds.
 //! * [`cron`]: when a schedule fires.
 //! * [`schedule`]: what becomes of its fires while the run before them lives.
+//! * [`custody`]: writes that came too late, and which of them are kept on record.
 //! * [`payload`]: what stands for a payload that is kept elsewhere.
 //! * [`pools`]: runners, claims of them, and how many there should be.
 //! * [`statistics`]: numbers as series, and how they are put together.
@@ -29,6 +30,7 @@ pub mod bulk;
 pub mod cron;
 mod cron_fields;
 mod cron_zone;
+pub mod custody;
 pub mod did_you_mean;
 pub mod id;
 mod lease_end;
@@ -50,6 +52,7 @@ pub mod webhooks;
 
 pub use answered::Answered;
 pub use bulk::{BulkAction, BulkId, BulkState};
+pub use custody::LateVerb;
 pub use id::{Epoch, IdPrefix, IdSuffix, RunId, WorkerId, mark};
 pub use machine::{Failure, LeaseEnd, Refused, Run};
 pub use retry::RetryPolicy;

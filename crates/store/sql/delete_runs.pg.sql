@@ -20,6 +20,7 @@ shown as (delete from published where run_id = any(array(select run_id from old)
 told as (delete from outbox where run_id = any(array(select run_id from old))),
 due as (delete from deadlines where run_id = any(array(select run_id from old))),
 went_on as (delete from continued where run_id = any(array(select run_id from old))),
+refused as (delete from refused_writes where run_id = any(array(select run_id from old))),
 traced as (delete from open_traces where run_id = any(array(select run_id from old))),
 related as (delete from relatives where run_id = any(array(select run_id from old))),
 built as (

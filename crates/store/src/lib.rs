@@ -12,6 +12,7 @@ mod build_types;
 mod builds;
 mod bulk;
 pub mod clock;
+mod custody;
 mod decide;
 mod events;
 mod log_chunks;
@@ -37,6 +38,9 @@ pub use build_types::*;
 pub use builds::{Builds, LOG_PAGE_BYTES_MAX};
 pub use bulk::*;
 pub use clock::Clock;
+pub use custody::{
+    Custody, LateWrite, NewRefusal, PastLease, REFUSED_BATCH_MAX, REFUSED_MAX, RefusedWrite, RefusedWrites,
+};
 pub use events::{EventBatch, EventPage, EventServer, Events, OtherServers, RunFacts};
 pub use payloads::{LookedAt, Payloads};
 pub use pool_types::*;
@@ -108,6 +112,7 @@ pub trait Store:
     + Events
     + BulkOperations
     + Traces
+    + Custody
     + Statistics
     + Webhooks
     + Send

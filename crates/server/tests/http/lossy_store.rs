@@ -195,6 +195,13 @@ passing_all_on! { Traces:
     fn run_trace(run: RunId) -> Option<RunTrace>;
 }
 
+passing_all_on! { Custody:
+    fn note_refused(writes: Vec<LateWrite>) -> Vec<NewRefusal>;
+    fn refused_writes(run: RunId) -> RefusedWrites;
+    fn past_leases(run: RunId, before: Option<u32>, limit: usize) -> Vec<PastLease>;
+    fn count_past_leases(run: RunId) -> u64;
+}
+
 passing_all_on! { Webhooks:
     fn add_webhook(webhook: NewWebhook) -> WebhookAnswer;
     fn webhook(id: WebhookId) -> Option<Webhook>;

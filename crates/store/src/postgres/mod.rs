@@ -14,6 +14,7 @@ mod columns;
 mod complete;
 mod connect;
 mod cursor;
+mod custody;
 mod deal;
 mod end;
 mod events;

@@ -45,6 +45,14 @@ statements! {
     READ_TRACE_FACTS = "read_trace_facts.pg.sql";
     LIST_PAUSES = "list_pauses.pg.sql";
     READ_RUN_TRACE = "read_run_trace.pg.sql";
+    READ_LATE = "read_late.pg.sql";
+    HOLD_ENDED = "hold_ended.pg.sql";
+    HOLD_SUBMITTED = "hold_submitted.pg.sql";
+    LIST_REFUSED_KEYS = "list_refused_keys.pg.sql";
+    NOTE_REFUSED = "note_refused.pg.sql";
+    LIST_REFUSED = "list_refused.pg.sql";
+    LIST_LEASES = "list_leases.pg.sql";
+    COUNT_LEASES_OF_RUN = "count_leases_of_run.pg.sql";
     WRITE_STATISTICS = "write_statistics.pg.sql";
     LIST_STATISTICS = "list_statistics.pg.sql";
     FIND_OLDEST_STATISTICS = "find_oldest_statistics.pg.sql";

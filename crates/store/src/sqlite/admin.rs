@@ -160,9 +160,13 @@ pub(super) fn retain(sql: &Sql<'_>, retention: Retention) -> StoreResult<Retaine
             continue;
         }
         runs += 1;
-        for text in
-            [statements::DELETE_RUN, statements::DELETE_ENDED, statements::DELETE_ATTEMPTS, statements::CLOSE_TRACE]
-        {
+        for text in [
+            statements::DELETE_RUN,
+            statements::DELETE_ENDED,
+            statements::DELETE_ATTEMPTS,
+            statements::DELETE_REFUSED,
+            statements::CLOSE_TRACE,
+        ] {
             sql.execute(text, params![run.0.as_bytes()])?;
         }
         workflows::delete(sql, run)?;

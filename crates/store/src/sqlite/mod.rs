@@ -10,6 +10,7 @@ mod claim;
 mod complete;
 mod connection;
 mod crew;
+mod custody;
 mod end;
 mod events;
 mod expire;

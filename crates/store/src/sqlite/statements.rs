@@ -26,6 +26,13 @@ statements! {
     READ_TRACE_FACTS = "read_trace_facts.sqlite.sql";
     LIST_PAUSES = "list_pauses.sqlite.sql";
     READ_RUN_TRACE = "read_run_trace.sqlite.sql";
+    READ_LATE = "read_late.sqlite.sql";
+    LIST_REFUSED_KEYS = "list_refused_keys.sqlite.sql";
+    NOTE_REFUSED = "note_refused.sqlite.sql";
+    LIST_REFUSED = "list_refused.sqlite.sql";
+    LIST_LEASES = "list_leases.sqlite.sql";
+    COUNT_LEASES_OF_RUN = "count_leases_of_run.sqlite.sql";
+    DELETE_REFUSED = "delete_refused.sqlite.sql";
     NOTE_STATISTICS_SERVER = "note_statistics_server.sqlite.sql";
     INSERT_STATISTICS = "insert_statistics.sqlite.sql";
     LIST_STATISTICS = "list_statistics.sqlite.sql";

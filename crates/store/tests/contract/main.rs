@@ -17,6 +17,7 @@ mod builds_submit;
 mod bulk;
 mod cancel;
 mod claim;
+mod custody;
 mod events;
 mod expiry;
 mod fairness;
