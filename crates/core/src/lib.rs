@@ -12,7 +12,7 @@
 //! * [`rate`]: how many runs a rate-limited queue may hand out now.
 //! * [`order`]: where a run stands in its queue.
 //! * [`bulk`]: operations on all runs that a filter finds.
-//! * [`cron`]: when a schedule fires.
+//! * [`cron`]: when a schedule fires; [`cron_words`] says it in words.
 //! * [`schedule`]: what becomes of its fires while the run before them lives.
 //! * [`custody`]: writes that came too late, and which of them are kept on record.
 //! * [`payload`]: what stands for a payload that is kept elsewhere.
@@ -29,6 +29,7 @@ pub mod answered;
 pub mod bulk;
 pub mod cron;
 mod cron_fields;
+pub mod cron_words;
 mod cron_zone;
 pub mod custody;
 pub mod did_you_mean;

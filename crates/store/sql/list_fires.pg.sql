@@ -1,6 +1,6 @@
 -- Lists what became of a schedule's fires, newest first.
 select fires.fire_no, fires.fire_at, fires.at, fires.what, fires.run_id, coalesce(ended.state, live.state) as state,
-    fires.missed
+    fires.missed, coalesce(ended.claimed_at, live.claimed_at) as claimed_at, ended.ended_at
 from fires
 left join live on live.run_id = fires.run_id
 left join ended on ended.run_id = fires.run_id

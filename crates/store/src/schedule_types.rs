@@ -212,6 +212,10 @@ pub struct FireRecord {
     pub state: Option<State>,
     /// How many fires the line stands for that were missed, this one the newest of them.
     pub missed: Option<u64>,
+    /// When its run was last claimed, if it is still kept.
+    pub claimed_at: Option<Millis>,
+    /// When it ended.
+    pub ended_at: Option<Millis>,
 }
 
 /// A part of the installation that sees nothing of the others.

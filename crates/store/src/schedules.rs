@@ -43,6 +43,8 @@ pub trait Schedules: Send + Sync {
     ) -> StoreResult<Option<Vec<Submitted>>>;
     /// What became of a schedule's fires, newest first.
     async fn fires(&self, schedule: ScheduleNo, page: Page<i64>) -> StoreResult<Vec<FireRecord>>;
+    /// What became of the last fires of each of these schedules, newest first, at most so many of each.
+    async fn last_fires(&self, schedules: &[ScheduleNo], most: usize) -> StoreResult<Vec<(ScheduleNo, FireRecord)>>;
     /// Forgets fires that were carried out before `now - age_ms`, at most `limit`. Returns how many.
     async fn forget_fires(&self, age_ms: Millis, limit: usize) -> StoreResult<u64>;
 }

@@ -40,6 +40,22 @@ impl fmt::Display for DeliveryId {
     }
 }
 
+impl std::str::FromStr for WebhookId {
+    type Err = uuid::Error;
+
+    fn from_str(text: &str) -> Result<WebhookId, uuid::Error> {
+        text.parse().map(WebhookId)
+    }
+}
+
+impl std::str::FromStr for DeliveryId {
+    type Err = uuid::Error;
+
+    fn from_str(text: &str) -> Result<DeliveryId, uuid::Error> {
+        text.parse().map(DeliveryId)
+    }
+}
+
 /// Whether a webhook is called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i16)]

@@ -169,7 +169,16 @@
       const answer = await fetch(form.action, { method: "POST", body: data, headers: { accept: "application/json" } });
       if (answer.status === 401) { location.href = `/signin?next=${encodeURIComponent(location.pathname + location.search)}`; return; }
       const told = await answer.json().catch(() => ({}));
-      if (!answer.ok) { toast(told.error || told.detail || `Not done (${answer.status}).`, "bad"); return; }
+      $$(".wrong", form).forEach((one) => one.remove());
+      if (!answer.ok) {
+        const why = told.error || told.detail || `Not done (${answer.status}).`, field = told.field && form.elements.namedItem(told.field);
+        if (!field?.focus) { toast(why, "bad"); return; }
+        // What is wrong with a field stands below it.
+        const words = document.createElement("p");
+        words.className = "wrong"; words.setAttribute("role", "alert"); words.textContent = why;
+        field.after(words); field.focus();
+        return;
+      }
       form.closest("dialog")?.close();
       if (told.html) { show(told.html); return; }
       if (told.said) toast(told.said);
@@ -185,6 +194,7 @@
     document.getElementById(dialog.id)?.remove();
     body.append(dialog); dialog.showModal();
     dialog.addEventListener("close", () => dialog.remove());
+    dialog.addEventListener("cancel", (event) => { if (dialog.dataset.stays) event.preventDefault(); });
   };
 
   // ---- clicks
@@ -197,6 +207,12 @@
       const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
       root.dataset.theme = dark ? "light" : "dark";
       later("baton_theme", root.dataset.theme);
+    } else if (what === "ask") {
+      // A form that the server makes for this; without script the link leads to a page with it.
+      if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+      event.preventDefault();
+      fetch(button.href, { headers: { accept: "application/json" } }).then((answer) => answer.json())
+        .then((told) => told.html ? show(told.html) : toast(told.error, "bad")).catch(() => { location.href = button.href; });
     } else if (what === "open") $(button.dataset.what)?.showModal();
     else if (what === "close") button.closest("dialog").close();
     else if (what === "copy") {
@@ -210,6 +226,19 @@
     // A number that has to be typed before something large is done.
     const box = event.target.closest("[data-type-this]");
     if (box) $("button:not([type=button])", box.form).disabled = box.value.replace(/\D/g, "") !== box.dataset.typeThis;
+  });
+
+  // What a field means, while somebody types: `data-preview` says who knows.
+  let previewing = 0;
+  document.addEventListener("input", (event) => {
+    const box = event.target.closest("[data-preview]"), form = box?.form, shown = form && $(".preview", form);
+    if (!shown) return;
+    clearTimeout(previewing);
+    previewing = setTimeout(async () => {
+      const fields = new URLSearchParams($$("[data-preview]", form).map((one) => [one.name, one.value]));
+      const answer = await fetch(`${box.dataset.preview}?${fields}`).catch(() => null);
+      if (answer?.ok) shown.innerHTML = await answer.text();
+    }, 200);
   });
 
   // ---- selection

@@ -56,7 +56,13 @@ impl Form {
     pub fn refused(&self, error: &Error) -> Response {
         let status = error.clone().into_response().status();
         match self.is_scripted {
-            true => (status, axum::Json(serde_json::json!({ "error": error.to_string() }))).into_response(),
+            true => {
+                let field = match error {
+                    Error::InvalidField { field, .. } => Some(field.as_ref()),
+                    _ => None,
+                };
+                (status, axum::Json(serde_json::json!({ "error": error.to_string(), "field": field }))).into_response()
+            }
             false => crate::pages::refusal(error),
         }
     }

@@ -1,6 +1,7 @@
 //! Baton's dashboard: pages that the server draws, on the same port as everything else. A face like the others: it
 //! authenticates, calls the service, and writes what it hears as HTML. `ARCHITECTURE.md` has the walk of a page.
 
+mod ask;
 mod assets;
 mod format;
 mod forms;

@@ -126,6 +126,8 @@ pub enum Entry {
     Audit,
     /// Settings.
     Settings,
+    /// Webhooks.
+    Webhooks,
     /// The rest, on a phone.
     More,
 }
@@ -163,9 +165,10 @@ const CAPACITY: [Link; 3] = [
     link(Entry::Workers, "Workers", "/workers", "worker", "k"),
     link(Entry::Pools, "Pools", "/pools", "pool", "p"),
 ];
-const INSTALLATION: [Link; 4] = [
+const INSTALLATION: [Link; 5] = [
     link(Entry::Namespaces, "Namespaces", "/namespaces", "ns", "n"),
     link(Entry::Keys, "Keys", "/keys", "key", ""),
+    link(Entry::Webhooks, "Webhooks", "/webhooks", "signal", ""),
     link(Entry::Audit, "Audit", "/audit", "audit", ""),
     link(Entry::Settings, "Settings", "/settings", "gear", ""),
 ];

@@ -85,6 +85,21 @@ impl View {
         format!("{path}{joined}ns={}{fragment}", escape(&self.namespace))
     }
 
+    /// The address of this server, as somebody on its machine names it.
+    pub fn server(&self) -> String {
+        let listen = self.app.settings.listen.replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:");
+        format!("{}://{listen}", self.app.settings.scheme())
+    }
+
+    /// A command that means this server, and the namespace that is shown where `has_namespace`.
+    pub fn command(&self, arguments: &str, has_namespace: bool) -> String {
+        let namespace = match has_namespace && self.namespace != NAMESPACE_DEFAULT {
+            true => format!(" --namespace '{}'", self.namespace.replace('\'', "'\\''")),
+            false => String::new(),
+        };
+        format!("baton --url {} {arguments}{namespace}", self.server())
+    }
+
     /// This page with another value of a parameter, from its beginning.
     pub fn here_with(&self, name: &str, value: &str) -> String {
         self.query.without("after").without("before").with(name, value).at(&self.path)

@@ -92,7 +92,8 @@ impl Changes {
         self.0.load(Ordering::Relaxed)
     }
 
-    fn add(&self) {
+    /// Says that something has happened.
+    pub(crate) fn add(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }

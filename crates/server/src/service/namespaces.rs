@@ -1,12 +1,19 @@
 //! Namespaces: made on first use or by hand, limited, disabled and enabled.
 
+use std::collections::HashMap;
+
 use baton_proto::{ChangeNamespace, CreateNamespace, NamespaceView, Time};
-use baton_store::{Namespace, NamespaceChange, NamespaceLimits, Page, Scope};
+use baton_store::{Namespace, NamespaceChange, NamespaceLimits, Page, Scope, WorkerStatus};
 
 use super::news::News;
 use super::{audit, check_name, check_plain_name, message};
 use crate::auth::{Caller, refused};
 use crate::{App, Error};
+
+/// Counting the runs of a queue stops here where it is only to be seen how many there are.
+pub const USAGE_CAP: u64 = 100_000;
+/// Most namespaces and statuses whose workers are counted.
+const COUNTS_MAX: usize = 10_000;
 
 /// Makes a namespace. The same again gives the same answer.
 pub async fn create(app: &App, caller: &Caller, wanted: CreateNamespace) -> Result<(NamespaceView, bool), Error> {
@@ -53,6 +60,47 @@ pub async fn list(app: &App, caller: &Caller, page: Page<String>) -> Result<(Vec
     let total = all.len() as u64;
     let after = |namespace: &Namespace| page.after.as_ref().is_none_or(|after| namespace.name > *after);
     Ok((all.into_iter().filter(after).take(page.limit).map(view).collect(), total))
+}
+
+/// How much of what is limited a namespace has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Usage {
+    /// Runs that have not ended. Counting stops at [`USAGE_CAP`] for each queue.
+    pub live_runs: u64,
+    /// Workers that are not offline.
+    pub workers: u64,
+    /// Schedules.
+    pub schedules: u64,
+}
+
+/// How much of what is limited these namespaces have, in their order.
+pub async fn usage(app: &App, caller: &Caller, names: &[String]) -> Result<Vec<Usage>, Error> {
+    caller.has(Scope::Read)?;
+    for name in names {
+        caller.may(Scope::Read, name)?;
+    }
+    let mut usage: HashMap<&str, Usage> = names.iter().map(|name| (name.as_str(), Usage::default())).collect();
+    let mut queues = app.store.queues(caller.namespace.as_deref()).await?;
+    queues.retain(|queue| usage.contains_key(queue.namespace.as_str()));
+    let ids: Vec<_> = queues.iter().map(|queue| queue.id).collect();
+    for (queue, depth) in queues.iter().zip(app.store.depths(&ids, USAGE_CAP).await?) {
+        if let Some(usage) = usage.get_mut(queue.namespace.as_str()) {
+            usage.live_runs += depth.ready + depth.scheduled + depth.held + depth.sleeping;
+        }
+    }
+    for counted in app.store.worker_counts(COUNTS_MAX).await? {
+        let is_there = counted.status != WorkerStatus::Offline;
+        if let Some(usage) = usage.get_mut(counted.namespace.as_str()).filter(|_| is_there) {
+            usage.workers += counted.count;
+        }
+    }
+    let mut counted = Vec::with_capacity(names.len());
+    for name in names {
+        let schedules = app.store.count_schedules(Some(name)).await?;
+        let usage = usage.get(name.as_str()).copied().unwrap_or_default();
+        counted.push(Usage { schedules, ..usage });
+    }
+    Ok(counted)
 }
 
 /// Changes the description and the limits of a namespace, and whether its payloads are sealed.

@@ -90,6 +90,40 @@ fn read(wanted: &ChangeSettings) -> Result<Vec<SettingChange>, Error> {
     }
 }
 
+/// A setting of the server that answers.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ServerSetting {
+    /// What holds now, and where it comes from. A secret is there as `***`.
+    pub view: SettingView,
+    /// True when it can be changed while the servers run.
+    pub is_changeable: bool,
+    /// True when it may hold a secret.
+    pub is_secret: bool,
+}
+
+/// Every setting of the server that answers: those that can be changed first.
+pub async fn all(app: &App, caller: &Caller) -> Result<Vec<ServerSetting>, Error> {
+    let changeable = list(app, caller).await?.settings;
+    let fixed = app.live.fixed().map_err(|why| {
+        tracing::error!(why, "settings cannot be shown");
+        Error::Internal
+    })?;
+    let fixed = fixed.into_iter().map(|fixed| ServerSetting {
+        view: SettingView {
+            name: fixed.name,
+            value: fixed.value,
+            source: fixed.source.into(),
+            changed_at: None,
+            default: fixed.default,
+            default_source: "built in".into(),
+        },
+        is_changeable: false,
+        is_secret: fixed.is_secret,
+    });
+    let changeable = changeable.into_iter().map(|view| ServerSetting { view, is_changeable: true, is_secret: false });
+    Ok(changeable.chain(fixed).collect())
+}
+
 fn show(app: &App) -> Result<SettingList, Error> {
     let shown = app.live.shown().map_err(|why| {
         tracing::error!(why, "settings cannot be shown");

@@ -177,6 +177,43 @@ impl LiveSettings {
     }
 }
 
+/// A setting that holds as long as the server runs, as it is shown.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Fixed {
+    /// Its name.
+    pub name: String,
+    /// What this server was started with; `***` for a secret.
+    pub value: Value,
+    /// What would hold if nothing had been said.
+    pub default: Value,
+    /// Where the value comes from: `built in`, `file`, `environment` or `flag`.
+    pub source: &'static str,
+    /// True when it may hold a secret.
+    pub is_secret: bool,
+}
+
+impl LiveSettings {
+    /// Every setting that cannot be changed while the server runs. What may be a secret is left out.
+    pub fn fixed(&self) -> Result<Vec<Fixed>, String> {
+        let default = as_json(&Settings::default())?;
+        let mut started = as_json(&self.started)?;
+        started.insert("data".into(), self.started.data.to_string_lossy().into());
+        let names = as_json(&Settings::every_key())?.into_iter().map(|(name, _)| name);
+        Ok(names
+            .filter(|name| !is_changeable(name))
+            .map(|name| {
+                let is_secret = super::SECRETS.contains(&name.as_str());
+                let of = |all: &Map<String, Value>| match all.get(&name).cloned().unwrap_or_default() {
+                    value if is_secret && !value.is_null() => "***".into(),
+                    value => value,
+                };
+                let source = self.started.origins.get(&name).map_or("built in", |origin| origin.as_str());
+                Fixed { value: of(&started), default: of(&default), source, is_secret, name }
+            })
+            .collect())
+    }
+}
+
 /// The settings by name. The data directory, which may be any bytes, is left out.
 pub(super) fn as_json(settings: &Settings) -> Result<Map<String, Value>, String> {
     let settings = Settings { data: Default::default(), ..settings.clone() };

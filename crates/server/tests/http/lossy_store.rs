@@ -304,6 +304,7 @@ passing_all_on! { Schedules:
     fn fire(fire: Fire) -> FireAnswer;
     fn fire_by_hand(schedule: ScheduleNo, kind: FireKind, fires: Vec<FireRun>) -> Option<Vec<Submitted>>;
     fn fires(schedule: ScheduleNo, page: Page<i64>) -> Vec<FireRecord>;
+    fn last_fires(schedules: &[ScheduleNo], most: usize) -> Vec<(ScheduleNo, FireRecord)>;
     fn forget_fires(age_ms: Millis, limit: usize) -> u64;
 }
 

@@ -287,6 +287,7 @@ statements! {
     ADD_FIRES = "add_fires.pg.sql";
     ADD_FIRE_DEADLINES = "add_fire_deadlines.pg.sql";
     LIST_FIRES = "list_fires.pg.sql";
+    LIST_LAST_FIRES = "list_last_fires.pg.sql";
     DELETE_FIRES = "delete_fires.pg.sql";
     // ---- pools
     ADD_POOL = "add_pool.pg.sql";

@@ -94,6 +94,19 @@ impl Schedules for SqliteStore {
         .await
     }
 
+    async fn last_fires(&self, schedules: &[ScheduleNo], most: usize) -> StoreResult<Vec<(ScheduleNo, FireRecord)>> {
+        let schedules = schedules.to_vec();
+        self.read(move |sql| {
+            let mut listed = Vec::new();
+            for number in schedules {
+                let fires = sql.rows(statements::LIST_FIRES, params![number, i64::MAX, most as i64], record)?;
+                listed.extend(fires.into_iter().map(|fire| (number, fire)));
+            }
+            Ok(listed)
+        })
+        .await
+    }
+
     async fn forget_fires(&self, age_ms: Millis, limit: usize) -> StoreResult<u64> {
         self.write(move |sql| {
             let parameters = params![sql.now.saturating_sub(age_ms), limit as i64];
@@ -234,5 +247,7 @@ fn record(row: &Row<'_>) -> Result<FireRecord> {
         run: rows::maybe(row, 4, rows::run_id)?,
         state: rows::maybe(row, 5, rows::state)?,
         missed: row.get::<_, Option<i64>>(6)?.map(|count| count.max(0) as u64),
+        claimed_at: row.get(7)?,
+        ended_at: row.get(8)?,
     })
 }

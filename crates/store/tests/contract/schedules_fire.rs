@@ -23,6 +23,7 @@ contract!(
     missed_fires_are_one_line_and_all_counted,
     fires_by_hand_start_what_is_not_there_yet,
     history_is_read_in_pages_and_forgotten,
+    the_last_fires_of_many_are_read_at_once,
 );
 
 const KIND: &str = "nightly";
@@ -285,6 +286,22 @@ async fn fires_by_hand_start_what_is_not_there_yet(rig: Rig) {
     let found = fired(&rig, Overlap::Allow, &[2]).await;
     assert_eq!(found, [(2, first[1].run)]);
     assert_eq!((history(&rig).await.len(), shown(&rig).await.fired), (3, 3));
+}
+
+async fn the_last_fires_of_many_are_read_at_once(rig: Rig) {
+    let one = made(&rig, new_schedule("default", "a")).await.number;
+    let other = made(&rig, new_schedule("default", "b")).await.number;
+    let started = fired(&rig, Overlap::Allow, &[1, 2, 3]).await;
+    end(&rig, started[0].1).await;
+    rig.store.fire_by_hand(other, FireKind::Backfilled, vec![fire_run(&rig, 9).await]).await.unwrap().unwrap();
+    let last = rig.store.last_fires(&[other, one, other + 1], 2).await.unwrap();
+    let told: Vec<_> = last.iter().map(|(number, fire)| (*number, fire.fire_at)).collect();
+    assert_eq!(told, [(other, 9), (one, 3), (one, 2)]);
+    let ended = rig.store.last_fires(&[one], 3).await.unwrap().pop().unwrap().1;
+    assert_eq!((ended.run, ended.state), (Some(started[0].1), Some(State::Completed)));
+    assert!(ended.claimed_at.is_some() && ended.ended_at >= ended.claimed_at, "{ended:?}");
+    assert_eq!(last[2].1.ended_at, None);
+    assert_eq!(rig.store.last_fires(&[], 5).await.unwrap(), []);
 }
 
 async fn history_is_read_in_pages_and_forgotten(rig: Rig) {

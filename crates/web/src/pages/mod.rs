@@ -1,8 +1,14 @@
 //! The pages. Each is a function from a view to a page, and some forms; a page that is followed is made by the same
 //! function again and again.
 
+pub mod audit;
+pub mod keys;
+pub mod namespaces;
 pub mod overview;
+pub mod schedules;
+pub mod settings;
 pub mod signin;
+pub mod webhooks;
 
 use axum::Router;
 use axum::extract::State;
@@ -18,11 +24,27 @@ use crate::session::{CSRF_MARK, Visitor};
 use crate::view::View;
 
 /// The routes that show pages. [`page`] has a line for each.
-pub const PATHS: [&str; 2] = ["/", "/more"];
+pub const PATHS: [&str; 11] = [
+    "/",
+    "/more",
+    "/audit",
+    "/keys",
+    "/namespaces",
+    "/namespaces/choose",
+    "/schedules",
+    "/schedules/{name}",
+    "/settings",
+    "/webhooks",
+    "/webhooks/{id}",
+];
 
 /// Routes of what pages send, and of what is loaded into them.
 pub fn forms(router: Router<App>) -> Router<App> {
-    router
+    let router = keys::forms(router);
+    let router = namespaces::forms(router);
+    let router = schedules::forms(router);
+    let router = settings::forms(router);
+    webhooks::forms(router)
 }
 
 /// A page, by the parts of its path.
@@ -43,6 +65,15 @@ pub async fn page(view: &View, place: &Place) -> Page {
     let made = match parts.as_slice() {
         [] => overview::page(view).await,
         ["more"] => Ok(Page::new(Entry::More, "More", page::all_pages(view))),
+        ["audit"] => audit::page(view).await,
+        ["keys"] => keys::page(view).await,
+        ["namespaces"] => namespaces::page(view).await,
+        ["namespaces", "choose"] => namespaces::choose(view).await,
+        ["schedules"] => schedules::page(view).await,
+        ["schedules", id] => schedules::one(view, id).await,
+        ["settings"] => settings::page(view).await,
+        ["webhooks"] => webhooks::page(view).await,
+        ["webhooks", id] => webhooks::one(view, id).await,
         _ => Err(Error::NotFound { what: "page", id: view.path.clone() }),
     };
     made.unwrap_or_else(|error| failed(&error))

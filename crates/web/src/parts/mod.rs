@@ -3,11 +3,13 @@
 mod chart;
 mod controls;
 mod json;
+mod lists;
 mod state;
 mod times;
 
 pub use chart::{Bars, Line, Lines, Tone, bar, bars, legend, lines, spark};
 pub use controls::{Dialog, chip, code, command, confirm, dialog, empty, hidden_csrf, icon, panel_error};
 pub use json::json_block;
+pub use lists::{ROWS_MAX, field, filter_choice, filter_text, filters, pager, text_field};
 pub use state::{Shown, epoch, kind_icon, lease, state, state_badge};
 pub use times::{Times, ago, clock, span};

@@ -46,21 +46,8 @@ pub async fn backfill(
     to: Millis,
 ) -> Result<BackfilledSchedule, Error> {
     let schedule = find(app, caller, Scope::Submit, namespace, id).await?;
-    if from > to {
-        return Err(Error::field("from", "must not be after to"));
-    }
-    if to > app.store.now().await? {
-        return Err(Error::field("to", "must have passed: what is to come fires by itself"));
-    }
     let spec = Spec::read(app, &schedule)?;
-    let rule = spec.rule()?;
-    // The beginning belongs to the range.
-    let first = rule.next(from.saturating_sub(1));
-    let fires = std::iter::successors(first, |last| rule.next(*last)).take_while(|at| *at <= to);
-    let fires: Vec<Millis> = fires.take(BACKFILL_MAX + 1).collect();
-    if fires.len() > BACKFILL_MAX {
-        return Err(Error::Invalid(format!("the range has more than {BACKFILL_MAX} fires; ask for parts of it")));
-    }
+    let fires = range(app, &spec, from, to).await?;
     let lane = spec.lane(app, namespace).await?;
     let (mut started, mut existed) = (0, 0);
     for fires in fires.chunks(BATCH) {
@@ -75,6 +62,38 @@ pub async fn backfill(
     let detail = format!("{started} started, {existed} existed");
     audit::act(app, caller, "schedule.backfill", id, &detail, Some(namespace)).await?;
     Ok(BackfilledSchedule { started, existed })
+}
+
+/// The fires of a range that has passed, as [`backfill`] would make up for them. Nothing is started.
+pub async fn would_backfill(
+    app: &App,
+    caller: &Caller,
+    namespace: &str,
+    id: &str,
+    from: Millis,
+    to: Millis,
+) -> Result<Vec<Millis>, Error> {
+    let schedule = find(app, caller, Scope::Submit, namespace, id).await?;
+    range(app, &Spec::read(app, &schedule)?, from, to).await
+}
+
+/// The fires of a range that has passed.
+async fn range(app: &App, spec: &Spec, from: Millis, to: Millis) -> Result<Vec<Millis>, Error> {
+    if from > to {
+        return Err(Error::field("from", "must not be after to"));
+    }
+    if to > app.store.now().await? {
+        return Err(Error::field("to", "must have passed: what is to come fires by itself"));
+    }
+    let rule = spec.rule()?;
+    // The beginning belongs to the range.
+    let first = rule.next(from.saturating_sub(1));
+    let fires = std::iter::successors(first, |last| rule.next(*last)).take_while(|at| *at <= to);
+    let fires: Vec<Millis> = fires.take(BACKFILL_MAX + 1).collect();
+    match fires.len() > BACKFILL_MAX {
+        true => Err(Error::Invalid(format!("the range has more than {BACKFILL_MAX} fires; ask for parts of it"))),
+        false => Ok(fires),
+    }
 }
 
 async fn start(

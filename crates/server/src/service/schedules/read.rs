@@ -1,5 +1,7 @@
 //! Reading schedules: one, many, what became of their fires, when they fire next.
 
+use std::collections::HashMap;
+
 use baton_core::Millis;
 use baton_proto::{ScheduleFire, ScheduleView, ScheduledRun, Time};
 use baton_store::{FireKind, FireRecord, Page, Schedule, Scope};
@@ -55,6 +57,61 @@ pub async fn fires(
     let found = app.store.fires(schedule.number, page).await?;
     let next = found.last().filter(|_| found.len() == page.limit).map(|last| last.number);
     Ok((found.into_iter().map(fire).collect(), next))
+}
+
+/// What became of a fire, and how long its run took.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PastFire {
+    /// Its number, which is where the next page goes on.
+    pub number: i64,
+    /// What became of it.
+    pub fire: ScheduleFire,
+    /// When its run was last claimed, if it is still kept.
+    pub claimed_at: Option<Millis>,
+    /// When its run ended.
+    pub ended_at: Option<Millis>,
+}
+
+impl PastFire {
+    fn of(record: FireRecord) -> PastFire {
+        let FireRecord { number, claimed_at, ended_at, .. } = record;
+        PastFire { number, claimed_at, ended_at, fire: fire(record) }
+    }
+}
+
+/// As [`list`], each with its last fires, newest first.
+pub async fn list_with_fires(
+    app: &App,
+    caller: &Caller,
+    namespace: &str,
+    page: Page<(String, String)>,
+    fires_each: usize,
+) -> Result<Vec<(ScheduleView, Vec<PastFire>)>, Error> {
+    caller.may(Scope::Read, namespace)?;
+    let now = app.time.now().await?;
+    let found = app.store.schedules(Some(namespace), page).await?;
+    let numbers: Vec<_> = found.iter().map(|schedule| schedule.number).collect();
+    let mut fires: HashMap<_, Vec<PastFire>> = HashMap::new();
+    for (number, record) in app.store.last_fires(&numbers, fires_each).await? {
+        fires.entry(number).or_default().push(PastFire::of(record));
+    }
+    let with_fires = |schedule: Schedule| {
+        let fires = fires.remove(&schedule.number).unwrap_or_default();
+        Ok((view(app, schedule, now)?, fires))
+    };
+    found.into_iter().map(with_fires).collect()
+}
+
+/// As [`fires`], with how long runs took.
+pub async fn past_fires(
+    app: &App,
+    caller: &Caller,
+    namespace: &str,
+    id: &str,
+    page: Page<i64>,
+) -> Result<Vec<PastFire>, Error> {
+    let schedule = find(app, caller, Scope::Read, namespace, id).await?;
+    Ok(app.store.fires(schedule.number, page).await?.into_iter().map(PastFire::of).collect())
 }
 
 /// When a schedule fires next, whether it is paused or not.

@@ -82,6 +82,16 @@ impl Schedules for PostgresStore {
         self.database.within(listed).await
     }
 
+    async fn last_fires(&self, schedules: &[ScheduleNo], most: usize) -> StoreResult<Vec<(ScheduleNo, FireRecord)>> {
+        let (schedules, most) = (schedules.to_vec(), most as i64);
+        let listed = async {
+            let params = params![schedules, most];
+            let rows = self.database.query_each(sql::LIST_LAST_FIRES, params, usize::MAX).await?;
+            rows.iter().map(|row| Ok((row.try_get("schedule_no")?, record(row)?))).collect()
+        };
+        self.database.within(listed).await
+    }
+
     async fn forget_fires(&self, age_ms: Millis, limit: usize) -> StoreResult<u64> {
         let forgotten = async {
             let before = self.read_now().await?.saturating_sub(age_ms);
@@ -184,5 +194,7 @@ fn record(row: &Row) -> Outcome<FireRecord> {
         run: row.try_get::<_, Option<Uuid>>("run_id")?.map(RunId),
         state: row.try_get::<_, Option<i16>>("state")?.map(rows::state).transpose()?,
         missed: row.try_get::<_, Option<i64>>("missed")?.map(|count| count.max(0) as u64),
+        claimed_at: row.try_get("claimed_at")?,
+        ended_at: row.try_get("ended_at")?,
     })
 }
