@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use commands::{
-    agent, audit, build, bulk, completion, context, doctor, events, key, login, man, namespace, pool, queue, run,
+    agent, audit, build, bulk, completion, context, doctor, events, key, login, man, namespace, open, pool, queue, run,
     schedule, secret, serve, settings, stats, storage, submit, webhook, worker, workflow,
 };
 use connection::Connection;
@@ -145,6 +145,8 @@ enum Command {
     Storage(storage::StorageCommand),
     /// Log in to a server: keep its address and the key to it.
     Login(login::LoginArgs),
+    /// Open the dashboard in the browser, signed in.
+    Open(open::OpenArgs),
     /// Choose among the servers that you have logged in to.
     #[command(subcommand)]
     Context(context::ContextCommand),
@@ -220,6 +222,7 @@ impl Command {
             | Command::Webhook(_)
             | Command::Namespace(_)
             | Command::Key(_)
+            | Command::Open(_)
             | Command::Secret(_)
             | Command::Settings(_)
             | Command::Storage(_)
@@ -263,6 +266,7 @@ async fn execute(cli: Cli) -> Result<(), Exit> {
         Command::Events(args) => events::events(&connection.client()?, args).await,
         Command::Stats(args) => stats::stats(&connection.client()?, args).await,
         Command::Doctor(args) => doctor::doctor(&connection, args).await,
+        Command::Open(args) => open::open(&connection, args).await,
         Command::Login(args) => login::login(&connection, args).await,
         Command::Context(command) => context::execute(command).await,
         Command::Completion(args) => completion::completion(args),

@@ -28,6 +28,10 @@ pub const BUILDER_PREFIX: &str = "bw_";
 pub const JOIN_PREFIX: &str = "bj_";
 /// Prefix of a runner's token.
 pub const RUNNER_PREFIX: &str = "br_";
+/// Prefix of the token of a session in the dashboard.
+pub const SESSION_PREFIX: &str = "bs_";
+/// Prefix of the token in a link that signs in once.
+pub const SIGNIN_PREFIX: &str = "bi_";
 /// Prefix of a master key.
 pub const MASTER_KEY_PREFIX: &str = "bmk_";
 /// The newest generation of secrets that there can be: a payload's reference has room for no more.
@@ -41,6 +45,16 @@ pub type Hash = [u8; 32];
 /// Makes an API key from 160 random bits.
 pub fn api_key(random: [u8; 20]) -> String {
     format!("{API_KEY_PREFIX}{}", base32(&random))
+}
+
+/// Makes the token of a session from 256 random bits.
+pub fn session(random: [u8; 32]) -> String {
+    format!("{SESSION_PREFIX}{}", base32(&random))
+}
+
+/// Makes the token of a link that signs in once from 256 random bits.
+pub fn signin_link(random: [u8; 32]) -> String {
+    format!("{SIGNIN_PREFIX}{}", base32(&random))
 }
 
 /// Makes a master key from 256 random bits.

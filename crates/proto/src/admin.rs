@@ -199,6 +199,24 @@ pub struct CreatedKey {
     pub key: String,
 }
 
+/// A link that signs in to the dashboard once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct SigninLink {
+    /// What comes after the address of the server. It is as good as the key until it is used: show it to nobody.
+    pub path: String,
+    /// Until when it can be used.
+    pub expires_at: Time,
+}
+
+/// How many sessions have ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct EndedSessions {
+    /// That many.
+    pub ended: u64,
+}
+
 /// An API key as it is shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

@@ -1,8 +1,8 @@
 //! Calls about keys, the audit log, settings and the server itself.
 
 use baton_proto::{
-    AuditPage, ChangeSettings, CreateKey, CreatedKey, Keys, RotateKey, RotateSecret, RotatedSecret, SecretStatus,
-    ServerHealth, SettingList, Whoami,
+    AuditPage, ChangeSettings, CreateKey, CreatedKey, EndedSessions, Keys, RotateKey, RotateSecret, RotatedSecret,
+    SecretStatus, ServerHealth, SettingList, SigninLink, Whoami,
 };
 
 use crate::client::Call;
@@ -37,6 +37,16 @@ impl Client {
     /// Gives an API key another secret. The answer holds it, this once.
     pub async fn rotate_key(&self, id: &str, rotation: &RotateKey) -> Result<CreatedKey, ClientError> {
         self.json(Call::post(format!("/api/v1/keys/{}/rotate", encode(id))).body(rotation)?).await
+    }
+
+    /// Makes a link that signs in to the dashboard once, as the key of this client.
+    pub async fn create_signin_link(&self) -> Result<SigninLink, ClientError> {
+        self.json(Call::post("/api/v1/signin-links")).await
+    }
+
+    /// Ends all sessions of an API key in the dashboard, and takes back its links.
+    pub async fn end_sessions(&self, key_id: &str) -> Result<EndedSessions, ClientError> {
+        self.json(Call::delete(format!("/api/v1/keys/{}/sessions", encode(key_id)))).await
     }
 
     /// Revokes an API key. The last admin key is refused.

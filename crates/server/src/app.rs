@@ -89,6 +89,8 @@ pub struct Parts {
     pub newer_schema: Mutex<Option<(i32, i32)>>,
     pub backlogs: Backlogs,
     pub keys: Keys,
+    /// Sessions of the dashboard that were seen lately.
+    pub sessions: service::sessions::KnownSessions,
     pub audit: Arc<Audit>,
     pub bodies: Bodies,
     /// Room for answers on their way out.
@@ -291,6 +293,7 @@ impl App {
             newer_schema: Mutex::default(),
             backlogs,
             keys,
+            sessions: service::sessions::KnownSessions::default(),
             audit,
             watchers,
             inboxes,

@@ -11,7 +11,7 @@ use baton_core::token::{self, Hash};
 use baton_proto::{API_KEY_HEADER, NAMESPACE_DEFAULT};
 use baton_store::{AuditEntry, Key, Scope, Store};
 use http::{HeaderMap, HeaderValue};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::addresses::network;
 use crate::answers::Answer;
@@ -34,6 +34,10 @@ const SUSPECTS_MAX: usize = 2;
 const SUSPECT_WAIT: Duration = Duration::from_secs(5);
 /// The id of the key given in the settings.
 pub const SETTINGS_KEY_ID: &str = "settings";
+
+/// Stands where the id of an API key would for whoever has the machine that the server runs on: links that the server
+/// prints at its start may begin such sessions.
+pub(crate) const OPERATOR: &str = "operator";
 
 /// Credentials that say by themselves who is calling. A client certificate is for those without.
 const OF_THEIR_OWN: [&str; 3] = ["x-worker-token", "x-build-token", "x-vm-token"];
@@ -105,6 +109,11 @@ impl Caller {
     /// Whoever shows nothing at all, where the setting `expo_legacy_auth` lets such workers in.
     pub fn anonymous() -> Caller {
         Caller { key_id: ANONYMOUS.into(), scopes: vec![Scope::Worker], namespace: Some(NAMESPACE_DEFAULT.into()) }
+    }
+
+    /// One who may do everything everywhere without a key of the store.
+    pub(crate) fn administrator(key_id: &str) -> Caller {
+        Caller { key_id: key_id.into(), scopes: vec![Scope::Admin], namespace: None }
     }
 
     /// A worker that has proven who it is by other means than the API key it registered with.
@@ -207,6 +216,11 @@ impl Keys {
         token::same(&token::hash(begins), &token::hash(&self.certified)).then_some(id)
     }
 
+    /// The secret of an API key, if the credential is one: a client certificate brings none.
+    pub(crate) fn secret<'a>(&self, credential: Option<&'a str>) -> Option<&'a str> {
+        credential.filter(|credential| self.certified_id(credential).is_none())
+    }
+
     /// Who the credential belongs to. `from` is where the call comes from.
     pub async fn check(&self, credential: Option<&str>, from: Option<IpAddr>) -> Result<Arc<Caller>, Error> {
         let Some(credential) = credential else {
@@ -219,18 +233,7 @@ impl Keys {
         if self.certified_id(credential) == Some("") {
             return Err(Error::NoCertifiedKey);
         }
-        let address = from.map(network);
-        // From where many keys were wrong only a few at a time get to the store, so that guessing does not keep it busy. Keys
-        // that were good before do not stand in that line. Others wait their turn: a good key must
-        // not be refused because of those that somebody behind the same address makes up.
-        let suspect = !self.has_seen(&hash) && address.is_some_and(|address| self.is_guessing(address));
-        let _turn = match suspect {
-            true => match tokio::time::timeout(SUSPECT_WAIT, self.suspects.acquire()).await {
-                Ok(turn) => turn.ok(),
-                Err(_) => return Err(Error::TooMany { retry_after_ms: 1_000 }),
-            },
-            false => None,
-        };
+        let _turn = self.turn(self.has_seen(&hash), from).await?;
         let found = match self.certified_id(credential) {
             Some(id) => self.look_up_id(id).await?,
             None => self.look_up(&hash).await?,
@@ -246,6 +249,34 @@ impl Keys {
             return Err(self.refused(from, "client certificate", &why).await);
         }
         Err(self.refused(from, "api key", "Invalid API key: it is not known, was revoked, or its time is over").await)
+    }
+
+    /// Waits until something that somebody shows may be looked up. From where many keys were wrong only a few at a time get
+    /// to the store, so that guessing does not keep it busy. Keys that were good before do not stand in that line. Others
+    /// wait their turn: a good key must not be refused because of those that somebody behind the same address makes up.
+    pub(crate) async fn turn(
+        &self,
+        was_good: bool,
+        from: Option<IpAddr>,
+    ) -> Result<Option<SemaphorePermit<'_>>, Error> {
+        let address = from.map(network);
+        if was_good || !address.is_some_and(|address| self.is_guessing(address)) {
+            return Ok(None);
+        }
+        match tokio::time::timeout(SUSPECT_WAIT, self.suspects.acquire()).await {
+            Ok(turn) => Ok(turn.ok()),
+            Err(_) => Err(Error::TooMany { retry_after_ms: 1_000 }),
+        }
+    }
+
+    /// True for the hash of the key in the settings.
+    pub(crate) fn is_from_settings(&self, hash: &Hash) -> bool {
+        self.from_settings.as_ref().is_some_and(|own| token::same(own, hash))
+    }
+
+    /// A bucket for calls that nobody has taken from.
+    pub(crate) fn full_bucket(&self) -> Bucket {
+        Bucket { tokens: f64::from(self.live.get().requests_per_second), at: self.now_ms() }
     }
 
     /// True when a credential that was good is so still. This is no call of its holder: it counts against no limit, and
@@ -294,7 +325,8 @@ impl Keys {
         Some(self.within_rate(&mut known.bucket).map(|()| known.caller.clone()))
     }
 
-    fn within_rate(&self, bucket: &mut Bucket) -> Result<(), Error> {
+    /// Takes from a bucket what a call costs, where calls are limited.
+    pub(crate) fn within_rate(&self, bucket: &mut Bucket) -> Result<(), Error> {
         let per_second = f64::from(self.live.get().requests_per_second);
         if per_second == 0.0 {
             return Ok(());
@@ -314,9 +346,7 @@ impl Keys {
             let is_good = revoked_at.is_none() && !is_over;
             return Ok(is_good.then_some(Caller { key_id: id, scopes, namespace }));
         }
-        let from_settings = self.from_settings.as_ref().is_some_and(|own| token::same(own, hash));
-        let admin = || Caller { key_id: SETTINGS_KEY_ID.into(), scopes: vec![Scope::Admin], namespace: None };
-        Ok(from_settings.then(admin))
+        Ok(self.is_from_settings(hash).then(|| Caller::administrator(SETTINGS_KEY_ID)))
     }
 
     /// The caller whose key has this id, if that is good.
@@ -331,7 +361,7 @@ impl Keys {
         if seen.len() >= KEYS_MAX {
             seen.clear();
         }
-        let full = Bucket { tokens: f64::from(self.live.get().requests_per_second), at: self.now_ms() };
+        let full = self.full_bucket();
         let before = seen.get(&hash);
         let bucket = before.map_or(full, |known| known.bucket);
         let noted = before.map(|known| known.noted).filter(|noted| noted.elapsed() < NOTE_EVERY);
@@ -346,8 +376,8 @@ impl Keys {
     }
 
     /// Writes down that a key is in use; nobody waits for it.
-    fn note_use(&self, caller: &Arc<Caller>) {
-        if caller.key_id == SETTINGS_KEY_ID {
+    pub(crate) fn note_use(&self, caller: &Arc<Caller>) {
+        if [SETTINGS_KEY_ID, OPERATOR].contains(&caller.key_id.as_str()) {
             return;
         }
         let (store, caller) = (self.store.clone(), caller.clone());
@@ -397,7 +427,7 @@ impl Keys {
     }
 
     /// Counts refusals of an address. False when it had too many of them.
-    fn may_write_down(&self, from: Option<IpAddr>) -> bool {
+    pub(crate) fn may_write_down(&self, from: Option<IpAddr>) -> bool {
         let Some(address) = from.map(network) else { return true };
         let (per_second, now) = (self.refusals_per_second(), self.now_ms());
         let mut refusals = self.refusals.lock().expect("nobody panics while holding it");

@@ -31,7 +31,7 @@ use tower::ServiceExt;
 use crate::addresses::{Address, Addresses, Open, Shut};
 use crate::answers::{Answer, Origin, SharedByAll};
 use crate::framing::Framing;
-use crate::http::Peer;
+use crate::http::{Peer, ThroughProxy};
 use crate::outgoing::{Leftovers, Outgoing, Streams};
 use crate::request_log::RequestLog;
 use crate::stall::Unstalled;
@@ -268,6 +268,9 @@ where
                 false => address.admit(&app.settings, request.headers()),
             };
             request.extensions_mut().insert(Peer(client));
+            if is_proxy {
+                request.extensions_mut().insert(ThroughProxy);
+            }
             let request_id = request_id(request.headers(), &app);
             let trace = traces::context_of(request.headers());
             let span = RequestSpan::begin(&app, trace.as_ref());

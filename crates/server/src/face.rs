@@ -3,18 +3,28 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ::http::Extensions;
+use ::http::{Extensions, HeaderMap};
 use axum::extract::Request;
+use axum::response::Response;
 use bytes::Bytes;
 
 use crate::answers::Answer;
-use crate::http::Peer;
-use crate::http::whole_body;
-use crate::{App, Caller, Error};
+use crate::http::{Peer, ThroughProxy, whole_body};
+use crate::{App, Caller, Error, proxies};
 
 /// Where a request comes from: the other end of the connection, or what a trusted proxy says.
 pub fn address(extensions: &Extensions) -> Option<IpAddr> {
     extensions.get::<Peer>().map(|peer| peer.0)
+}
+
+/// True when what is sent here cannot be read on its way: over TLS, to this server or to a trusted proxy.
+pub fn is_encrypted(app: &App, headers: &HeaderMap, extensions: &Extensions) -> bool {
+    app.tls.get().is_some() || extensions.get::<ThroughProxy>().is_some() && proxies::says_https(headers)
+}
+
+/// What is said where no route is.
+pub fn no_route(headers: &HeaderMap) -> Response {
+    crate::http::no_route(headers)
 }
 
 /// Notes who is calling, for the log and for the room that answers may take.

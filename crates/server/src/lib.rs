@@ -72,6 +72,7 @@ pub use settings::{Origin, Settings, SettingsFlags, data_default};
 pub use storage_owner::adopt_storage;
 pub use verb_metrics::VERBS;
 
+use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -212,7 +213,8 @@ pub async fn run(
         .and_then(tokio::net::TcpListener::into_std)
         .map_err(|error| format!("cannot listen on {}: {error}", settings.listen))?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
-    if let Some(key) = service::keys::first(&app).await? {
+    let first_key = service::keys::first(&app).await?;
+    if let Some(key) = &first_key {
         let path = settings.admin_key_path();
         println!("The first admin API key, shown this once (and left in {}):\n\n    {key}\n", path.display());
     }
@@ -225,6 +227,9 @@ pub async fn run(
         AddressFile::leave(path.clone(), left).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     println!("Baton listens on {}://{address} (store: {})", settings.scheme(), app.store.kind());
     tell_of_tls(&settings, tls.as_deref(), address);
+    if dashboard.is_some() {
+        tell_of_dashboard(&app, address, first_key.is_some()).await;
+    }
     tokio::spawn(report_storages(app.storage.clone()));
     loop {
         tracing::info!(%address, store = app.store.kind(), "listening");
@@ -255,6 +260,24 @@ pub async fn run(
     }
     let _ = std::fs::remove_file(settings.data.join(tls::PIN_FILE));
     Ok(())
+}
+
+/// Says where the dashboard is. Whoever starts the server at a terminal of this machine gets a link that signs in; what goes
+/// to a log may be read by others, who get one only with the first key, which is as good.
+async fn tell_of_dashboard(app: &App, address: std::net::SocketAddr, is_first_start: bool) {
+    let origin = format!("{}://{address}", app.settings.scheme());
+    let is_for_one = address.ip().is_loopback() && (is_first_start || std::io::stdout().is_terminal());
+    let link = match is_for_one {
+        true => service::sessions::operator_link(app).await,
+        false => return println!("The dashboard is at {origin}/; baton open signs in"),
+    };
+    match link {
+        Ok(link) => println!(
+            "The dashboard, signed in, once and within ten minutes (later: baton open):\n\n    {origin}{}\n",
+            link.path
+        ),
+        Err(error) => tracing::warn!(%error, "no link to the dashboard could be made; baton open makes one"),
+    }
 }
 
 /// Says what clients have to know of the certificate, or that everything can be read on its way.

@@ -6,6 +6,7 @@ use http::HeaderMap;
 use http::header::FORWARDED;
 
 const X_FORWARDED_FOR: &str = "x-forwarded-for";
+const X_FORWARDED_PROTO: &str = "x-forwarded-proto";
 
 /// A network: an address, and how many of its first bits count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +87,18 @@ pub fn is_forwarded(headers: &HeaderMap) -> bool {
     [FORWARDED.as_str(), X_FORWARDED_FOR, "via", "x-real-ip"].iter().any(|name| headers.contains_key(*name))
 }
 
+/// True when the proxy that a client spoke to says that this was over TLS. Only of a trusted proxy this says anything.
+pub fn says_https(headers: &HeaderMap) -> bool {
+    let first = |name: &str| headers.get(name)?.to_str().ok()?.split(',').next().map(str::to_owned);
+    let of_element = |element: String| {
+        let mut pairs = element.split(';').filter_map(|pair| pair.split_once('='));
+        let proto = pairs.find(|(name, _)| name.trim().eq_ignore_ascii_case("proto"));
+        proto.map(|(_, value)| value.trim().trim_matches('"').to_owned())
+    };
+    let proto = first(FORWARDED.as_str()).and_then(of_element).or_else(|| first(X_FORWARDED_PROTO));
+    proto.is_some_and(|proto| proto.trim().eq_ignore_ascii_case("https"))
+}
+
 /// The addresses that proxies have added, in their order; `None` for what is no address.
 /// `Forwarded` counts where both are there.
 fn forwarded(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
@@ -147,6 +160,21 @@ mod tests {
         assert_eq!(client("10.0.0.0/8", "10.0.0.1", &says), "192.0.2.60");
         let says = [("forwarded", "for=\"[2001:db8::1]:4711\""), ("x-forwarded-for", "192.0.2.7")];
         assert_eq!(client("10.0.0.0/8", "10.0.0.1", &says), "2001:db8::1");
+    }
+
+    #[test]
+    fn a_proxy_says_whether_it_was_spoken_to_over_tls() {
+        for (name, value, is_https) in [
+            ("x-forwarded-proto", "https", true),
+            ("x-forwarded-proto", "HTTPS, http", true),
+            ("x-forwarded-proto", "http", false),
+            ("forwarded", "for=192.0.2.60;proto=https;by=10.0.0.2", true),
+            ("forwarded", "for=192.0.2.60;proto=http, proto=https", false),
+            ("x-forwarded-for", "https", false),
+        ] {
+            let headers = [(name.parse().unwrap(), value.parse().unwrap())].into_iter().collect();
+            assert_eq!(says_https(&headers), is_https, "{name}: {value}");
+        }
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub mod postgres;
 mod runner_types;
 mod schedule_types;
 mod schedules;
+mod sessions;
 pub mod sqlite;
 mod statistics;
 mod traces;
@@ -48,6 +49,9 @@ pub use pools::{Pools, pool_total};
 pub use runner_types::*;
 pub use schedule_types::*;
 pub use schedules::{Namespaces, Schedules};
+pub use sessions::{
+    NewSession, NewSigninLink, SESSIONS_MAX, SIGNIN_LINKS_MAX, Session, SessionHolder, SessionRef, Sessions,
+};
 pub use statistics::{NewStatistics, Statistics, StatisticsFilter, StoredStatistics, WorkerCount};
 pub use traces::{OpenTraces, Pause, TraceFacts, Traces};
 pub use types::*;
@@ -115,6 +119,7 @@ pub trait Store:
     + Custody
     + Statistics
     + Webhooks
+    + Sessions
     + Send
     + Sync
     + fmt::Debug

@@ -128,11 +128,16 @@
       wait = setTimeout(again, pause);
     });
   };
-  // A session that has ended leads to the sign-in; anything else is tried again.
+  // A session that has ended leads to the sign-in, and from there back.
+  const signedOut = (answer) => {
+    if (answer.status === 401) location.href = `/signin?next=${encodeURIComponent(location.pathname + location.search)}`;
+    return answer.status === 401;
+  };
+  // Anything else is tried again.
   const again = async () => {
     try {
       const answer = await fetch("/live?at=/", { headers: { accept: "application/json" }, method: "HEAD" });
-      if (answer.status === 401) { location.href = `/signin?next=${encodeURIComponent(location.pathname + location.search)}`; return; }
+      if (signedOut(answer)) return;
     } catch { /* not there yet */ }
     open();
   };
@@ -167,7 +172,7 @@
     const button = event.submitter; if (button) button.disabled = true;
     try {
       const answer = await fetch(form.action, { method: "POST", body: data, headers: { accept: "application/json" } });
-      if (answer.status === 401) { location.href = `/signin?next=${encodeURIComponent(location.pathname + location.search)}`; return; }
+      if (signedOut(answer)) return;
       const told = await answer.json().catch(() => ({}));
       $$(".wrong", form).forEach((one) => one.remove());
       if (!answer.ok) {
@@ -211,8 +216,11 @@
       // A form that the server makes for this; without script the link leads to a page with it.
       if (event.metaKey || event.ctrlKey || event.shiftKey) return;
       event.preventDefault();
-      fetch(button.href, { headers: { accept: "application/json" } }).then((answer) => answer.json())
-        .then((told) => told.html ? show(told.html) : toast(told.error, "bad")).catch(() => { location.href = button.href; });
+      fetch(button.href, { headers: { accept: "application/json" } }).then(async (answer) => {
+        if (signedOut(answer)) return;
+        const told = await answer.json();
+        told.html ? show(told.html) : toast(told.error, "bad");
+      }).catch(() => { location.href = button.href; });
     } else if (what === "open") $(button.dataset.what)?.showModal();
     else if (what === "close") button.closest("dialog").close();
     else if (what === "copy") {
@@ -284,7 +292,7 @@
       const text = field.value;
       try {
         const answer = await fetch(`${field.dataset.find}&q=${encodeURIComponent(text)}`);
-        if (answer.ok && text === field.value) { found.innerHTML = await answer.text(); mark(0); }
+        if (!signedOut(answer) && answer.ok && text === field.value) { found.innerHTML = await answer.text(); mark(0); }
       } catch { /* the page says that there is no connection */ }
     }, 120);
   });
@@ -331,6 +339,6 @@
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   const isNewZone = zone && !document.cookie.includes(`baton_zone=${encodeURIComponent(zone)}`);
   if (isNewZone) later("baton_zone", zone);
-  window.baton = { $, $$, toast, morph, put, parsed, duration, age, now, show };
+  window.baton = { $, $$, signedOut, toast, morph, put, parsed, duration, age, now, show };
   selection(); tick(); open();
 })();

@@ -4,7 +4,7 @@ use axum::extract::{FromRequest, Request};
 use axum::response::{IntoResponse, Redirect, Response};
 use baton_server::{App, Error, face};
 use http::header::ACCEPT;
-use http::{HeaderMap, StatusCode};
+use http::{Extensions, HeaderMap, StatusCode};
 
 use crate::query::Query;
 use crate::session::{CSRF, Visitor};
@@ -15,6 +15,10 @@ pub struct Form {
     pub visitor: Visitor,
     /// Its fields.
     pub fields: Query,
+    /// The head of its request.
+    pub headers: HeaderMap,
+    /// What the server knows of the request.
+    pub extensions: Extensions,
     /// True when the script sent it: it wants to hear how it went instead of going somewhere.
     pub is_scripted: bool,
 }
@@ -25,11 +29,12 @@ impl FromRequest<App> for Form {
     async fn from_request(request: Request, app: &App) -> Result<Form, Response> {
         let (mut parts, body) = request.into_parts();
         let visitor = <Visitor as axum::extract::FromRequestParts<App>>::from_request_parts(&mut parts, app).await?;
-        let headers = parts.headers.clone();
+        let (headers, extensions) = (parts.headers.clone(), parts.extensions.clone());
         let bytes = face::body(app, Request::from_parts(parts, body)).await.map_err(IntoResponse::into_response)?;
         let fields = Query::parse(&String::from_utf8_lossy(&bytes));
         visitor.check(&headers, fields.get(CSRF)).map_err(IntoResponse::into_response)?;
-        Ok(Form { visitor, fields, is_scripted: is_scripted(&headers) })
+        let is_scripted = is_scripted(&headers);
+        Ok(Form { visitor, fields, headers, extensions, is_scripted })
     }
 }
 
@@ -78,7 +83,8 @@ impl Form {
 
 /// A path of this server, whatever was asked for: nobody is sent elsewhere.
 pub fn own_path(path: &str) -> String {
-    let is_own = path.starts_with('/') && !path.starts_with("//") && !path.contains(['\\', '\r', '\n']);
+    let is_own = path.starts_with('/') && !path.starts_with("//") && !path.contains('\\');
+    let is_own = is_own && path.bytes().all(|byte| byte.is_ascii_graphic());
     if is_own { path.to_owned() } else { "/".into() }
 }
 
@@ -93,9 +99,18 @@ mod tests {
 
     #[test]
     fn nobody_is_sent_elsewhere() {
-        for (asked, sent) in
-            [("/runs?q=a", "/runs?q=a"), ("//evil", "/"), ("https://evil", "/"), ("/\\evil", "/"), ("", "/")]
-        {
+        for (asked, sent) in [
+            ("/runs?q=a", "/runs?q=a"),
+            ("//evil", "/"),
+            ("https://evil", "/"),
+            ("/\\evil", "/"),
+            ("", "/"),
+            ("/\t/evil", "/"),
+            ("/a\nb", "/"),
+            ("javascript:x", "/"),
+            ("/ä", "/"),
+            ("/%C3%A4", "/%C3%A4"),
+        ] {
             assert_eq!(own_path(asked), sent);
         }
     }

@@ -21,8 +21,11 @@ use axum::routing::{MethodRouter, get, post};
 use baton_server::App;
 use http::HeaderValue;
 use http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, REFERRER_POLICY, SET_COOKIE, X_CONTENT_TYPE_OPTIONS,
+    X_FRAME_OPTIONS,
 };
+
+use crate::session::NewCookie;
 
 /// Nothing from elsewhere, no inline script and no inline style; nobody frames a page.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; \
@@ -39,27 +42,40 @@ pub fn dashboard() -> Router<App> {
     for path in pages::PATHS {
         router = router.route(path, shown());
     }
-    pages::forms(router).layer(middleware::from_fn(guard))
+    pages::forms(router).layer(middleware::from_fn(guard)).fallback(pages::not_found)
 }
 
 fn shown() -> MethodRouter<App> {
     get(pages::show)
 }
 
-/// Sets what keeps a page to itself.
-async fn guard(request: Request, next: Next) -> Response {
+/// Sets what keeps a page to itself, and sends a session's new token.
+async fn guard(mut request: Request, next: Next) -> Response {
+    let cookie = NewCookie::default();
+    request.extensions_mut().insert(cookie.clone());
     let mut response = next.run(request).await;
+    if let Some(cookie) = cookie.take()
+        && !response.headers().contains_key(SET_COOKIE)
+    {
+        response.headers_mut().append(SET_COOKIE, cookie);
+    }
+    guarded(response)
+}
+
+/// An answer that nobody frames, and that loads nothing from elsewhere.
+fn guarded(mut response: Response) -> Response {
     let headers = response.headers_mut();
     let set = [
         (CONTENT_SECURITY_POLICY, POLICY),
         (X_FRAME_OPTIONS, "DENY"),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (REFERRER_POLICY, "same-origin"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     ];
     for (name, value) in set {
         headers.insert(name, HeaderValue::from_static(value));
     }
+    headers.entry(REFERRER_POLICY).or_insert(HeaderValue::from_static("same-origin"));
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }

@@ -91,7 +91,7 @@ pub async fn follow(State(app): State<App>, visitor: Visitor, headers: HeaderMap
     let place = Place::of(page.path()).ok_or_else(|| Error::field("at", "must be the address of a page"))?;
     let view = View::of(&app, &visitor, &headers, &page).await?;
     let shots = shared(&view, place, address)?;
-    let following = Following { app, visitor, headers, shots, seen: None, checked: Instant::now(), has_begun: false };
+    let following = Following { app, visitor, shots, seen: None, checked: Instant::now(), has_begun: false };
     let headers = [
         (CONTENT_TYPE, "text/event-stream"),
         (CACHE_CONTROL, "no-store"),
@@ -169,7 +169,6 @@ fn is_over(view: &View, shots: &watch::Sender<Option<Shot>>) -> bool {
 struct Following {
     app: App,
     visitor: Visitor,
-    headers: HeaderMap,
     shots: watch::Receiver<Option<Shot>>,
     seen: Option<Shot>,
     checked: Instant,
@@ -185,7 +184,7 @@ async fn next(mut following: Following) -> Option<(Result<Bytes, Infallible>, Fo
     loop {
         if following.checked.elapsed() >= CHECK {
             following.checked = Instant::now();
-            match Visitor::of(&following.app, &following.headers).await {
+            match following.visitor.again(&following.app).await {
                 Ok(Some(visitor)) => following.visitor = visitor,
                 Ok(None) => return None,
                 Err(error) => tracing::debug!(%error, "whether a session is still good is asked later"),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use baton_proto::NAMESPACE_DEFAULT;
 use baton_server::Scope;
+use http::StatusCode;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::assets;
@@ -33,12 +34,22 @@ pub struct Page {
     pub main: Markup,
     /// How often it is looked at again while nothing happens.
     pub quiet: Duration,
+    /// What its answer says: a page that says why there is none is no success.
+    pub status: StatusCode,
 }
 
 impl Page {
     /// A page with a title and a body.
     pub fn new(entry: Entry, title: impl Into<String>, main: Markup) -> Page {
-        Page { title: title.into(), crumbs: Vec::new(), entry, tools: html! {}, main, quiet: QUIET }
+        Page {
+            title: title.into(),
+            crumbs: Vec::new(),
+            entry,
+            tools: html! {},
+            main,
+            quiet: QUIET,
+            status: StatusCode::OK,
+        }
     }
 
     /// The same below another page.

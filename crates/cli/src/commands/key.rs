@@ -37,6 +37,17 @@ pub enum KeyCommand {
   baton key whoami
   baton key whoami --json")]
     Whoami(Format),
+    /// Sign a key out of the dashboard: end all its sessions.
+    #[command(after_help = "Examples:
+  baton key sign-out                      the key that commands use
+  baton key sign-out key_5f0c1d2e3a4b
+  baton key sign-out operator             sessions of links that servers have printed at their start")]
+    SignOut {
+        /// Its identifier, as `key list` shows it. [default: the key that commands use]
+        id: Option<String>,
+        #[command(flatten)]
+        format: Format,
+    },
     /// Revoke a key.
     #[command(after_help = "Examples:
   baton key revoke key_5f0c1d2e3a4b
@@ -114,6 +125,16 @@ pub async fn execute(client: &Client, command: KeyCommand) -> Result<(), Exit> {
         }
         KeyCommand::List(listing) => listing.show(async || client.keys().await, table).await?,
         KeyCommand::Whoami(format) => format.show(&client.whoami().await?, whoami),
+        KeyCommand::SignOut { id, format } => {
+            let id = match id {
+                Some(id) => id,
+                None => client.whoami().await?.id,
+            };
+            format.print(&client.end_sessions(&id).await?, |ended| match ended.ended {
+                1 => format!("1 session of {id} ended"),
+                many => format!("{many} sessions of {id} ended"),
+            });
+        }
         KeyCommand::Revoke { id, force } => {
             let revoked = if force { client.force_revoke_key(&id).await } else { client.revoke_key(&id).await };
             revoked.map_err(|error| match error.code() {

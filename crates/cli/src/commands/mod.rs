@@ -14,6 +14,7 @@ pub mod key;
 pub mod login;
 pub mod man;
 pub mod namespace;
+pub mod open;
 pub mod patience;
 pub mod pool;
 pub mod queue;

@@ -24,6 +24,10 @@ use crate::{App, Error};
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
 
+/// Marks a request that a trusted proxy has passed on.
+#[derive(Clone, Copy, Debug)]
+pub struct ThroughProxy;
+
 /// The authenticated caller. Comes before the body in every handler, so that nobody's body is read without a key.
 pub struct Auth(pub Arc<Caller>);
 

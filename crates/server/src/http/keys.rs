@@ -1,14 +1,16 @@
-//! /api/v1/keys, /api/v1/whoami and /api/v1/audit
+//! /api/v1/keys, /api/v1/signin-links, /api/v1/whoami and /api/v1/audit
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use baton_proto::{AuditPage, CreateKey, CreatedKey, Keys, PAGE_MAX, Problem, RotateKey, Whoami};
+use baton_proto::{
+    AuditPage, CreateKey, CreatedKey, EndedSessions, Keys, PAGE_MAX, Problem, RotateKey, SigninLink, Whoami,
+};
 use baton_store::Page;
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::extract::{Auth, Json, Params, Path};
+use super::extract::{Auth, Json, Params, Path, credential};
 use super::runs::{cursor, page_size};
 use super::{answer, ok};
 use crate::{App, Error, service};
@@ -87,6 +89,29 @@ pub(super) async fn revoke(
 ) -> Result<Response, Error> {
     service::keys::revoke(&app, &caller, &id, wanted.force).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Sign out of the dashboard: end all sessions of an API key, and take back its links. Any key may for itself.
+#[utoipa::path(delete, path = "/api/v1/keys/{id}/sessions", tag = "keys", security(("api_key" = ["admin"])), params(("id" = String, Path)),
+    responses((status = 200, body = EndedSessions), (status = 404, body = Problem)))]
+pub(super) async fn end_sessions(
+    State(app): State<App>,
+    Auth(caller): Auth,
+    Path(id): Path<String>,
+) -> Result<Response, Error> {
+    Ok(ok(&EndedSessions { ended: service::sessions::end_all(&app, &caller, &id).await? }))
+}
+
+/// Make a link that signs in to the dashboard once, as the key that asks. Any key may.
+#[utoipa::path(post, path = "/api/v1/signin-links", tag = "keys", security(("api_key" = [])),
+    responses((status = 201, body = SigninLink)))]
+pub(super) async fn create_link(
+    State(app): State<App>,
+    Auth(caller): Auth,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let key = app.keys.secret(credential(&headers));
+    Ok(answer(StatusCode::CREATED, &service::sessions::create_link(&app, &caller, key).await?))
 }
 
 #[derive(Debug, Default, Deserialize, IntoParams)]

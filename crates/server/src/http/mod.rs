@@ -27,7 +27,7 @@ mod webhooks;
 mod workers;
 
 pub(crate) use cors::Origins;
-pub use extract::Peer;
+pub use extract::{Peer, ThroughProxy};
 pub(crate) use extract::{credential, whole_body};
 pub use openapi::openapi;
 
@@ -62,16 +62,16 @@ const CLAIMING: [&str; 2] = ["/api/v1/builds/pending", "/api/workers/poll"];
 pub fn router(app: App) -> Router {
     let (router, document) = openapi::documented();
     let document = Bytes::from(document.to_string());
+    // The dashboard has a page for addresses that nothing is at.
     let router = match app.dashboard.get() {
         Some(dashboard) => router.merge(dashboard()),
-        None => router,
+        None => router.fallback(async |headers: http::HeaderMap| no_route(&headers)),
     };
     let router = router
         .route(
             "/openapi.json",
             axum::routing::get(async move || (Extension(SharedByAll), bytes_of_json(StatusCode::OK, document.clone()))),
         )
-        .fallback(no_route)
         .method_not_allowed_fallback(async || not_allowed("this path does not take that method; see /openapi.json"))
         // One layer for all that requests have in common: each moves the whole of a request's future.
         .layer(middleware::from_fn_with_state(app.clone(), count));
@@ -81,8 +81,9 @@ pub fn router(app: App) -> Router {
     }
 }
 
-async fn no_route(headers: http::HeaderMap) -> Response {
-    match grpc::is_call(&headers) {
+/// What is said where no route is.
+pub(crate) fn no_route(headers: &http::HeaderMap) -> Response {
+    match grpc::is_call(headers) {
         true => grpc::unimplemented(),
         false => Error::NotFound { what: "route", id: "with this path; see /openapi.json".into() }.into_response(),
     }

@@ -117,6 +117,8 @@ pub(super) fn documented() -> (Router<App>, serde_json::Value) {
         .routes(routes!(keys::create, keys::list))
         .routes(routes!(keys::revoke))
         .routes(routes!(keys::rotate))
+        .routes(routes!(keys::end_sessions))
+        .routes(routes!(keys::create_link))
         .routes(routes!(keys::whoami))
         .routes(routes!(keys::audit))
         .routes(routes!(secrets::status))

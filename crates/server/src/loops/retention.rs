@@ -36,9 +36,17 @@ pub(super) async fn pass(app: &App) -> Result<String, Error> {
     let events = super::events::forget(app).await?;
     let bulk = super::bulk::forget(app, runs_ms).await?;
     let deliveries = super::webhooks::forget(app).await?;
+    let mut sessions = 0;
+    for _ in 0..ROUNDS_MAX {
+        let gone = app.store.forget_sessions(ms(settings.session_idle_ms), DELETE_MAX).await?;
+        sessions += gone;
+        if gone < DELETE_MAX as u64 {
+            break;
+        }
+    }
     let Retained { runs, workers, audit } = all;
     Ok(format!(
         "{runs} runs, {workers} workers, {audit} audit lines, {fires} fires of schedules, {events} batches of events, \
-         {bulk} bulk operations, {deliveries} deliveries of webhooks deleted"
+         {bulk} bulk operations, {deliveries} deliveries of webhooks, {sessions} sessions deleted"
     ))
 }

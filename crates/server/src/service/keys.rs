@@ -144,6 +144,7 @@ pub async fn rotate(app: &App, caller: &Caller, id: &str, wanted: RotateKey) -> 
         return Err(Error::Conflict(format!("the key {id} was revoked in this very moment; make a new one")));
     }
     app.keys.forget();
+    app.sessions.forget();
     let detail = format!("{}: the secret before is good for another {} s", known.name, overlap_ms / 1_000);
     audit::act(app, caller, "key.rotate", id, &detail, known.namespace.as_deref()).await?;
     Ok(CreatedKey { id: id.into(), key })
@@ -162,7 +163,9 @@ pub async fn revoke(app: &App, caller: &Caller, id: &str, force: bool) -> Result
         return Err(Error::LastAdminKey);
     }
     app.store.revoke_key(id).await?;
+    app.store.end_sessions(id).await?;
     app.keys.forget();
+    app.sessions.forget();
     super::workers::key_revoked(app, id, known.namespace.as_deref()).await?;
     audit::act(app, caller, "key.revoke", id, &known.name, known.namespace.as_deref()).await
 }

@@ -23,6 +23,7 @@ pub mod renew;
 pub mod retry;
 pub mod schedules;
 pub mod secrets;
+pub mod sessions;
 pub mod settings;
 pub mod sleep;
 pub mod start;

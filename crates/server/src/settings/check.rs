@@ -18,6 +18,8 @@ const BULK_RATE_MIN: f64 = 0.001;
 const BULK_RATE_MAX: f64 = 1_000_000.0;
 /// Longest time that a receiver of a webhook may be given: it takes a place among those that are called.
 const WEBHOOK_TIMEOUT_MS_MAX: u64 = 60_000;
+/// Shortest that sessions of the dashboard may be.
+const SESSION_MS_MIN: u64 = 300_000;
 /// Most runs that may be allowed to wait: what a store can count.
 const BACKLOG_MAX: u64 = i64::MAX as u64;
 
@@ -178,9 +180,18 @@ impl Settings {
             ("collect_age_ms", self.collect_age_ms),
             ("draft_age_ms", self.draft_age_ms),
             ("webhook_disable_after_ms", self.webhook_disable_after_ms),
+            ("session_idle_ms", self.session_idle_ms),
+            ("session_max_ms", self.session_max_ms),
         ];
         if let Some((name, _)) = spans.iter().find(|(_, value)| *value > SPAN_MS_MAX) {
             return Err(format!("{name} must be at most {SPAN_MS_MAX}"));
+        }
+        if self.session_idle_ms.min(self.session_max_ms) < SESSION_MS_MIN {
+            return Err(format!(
+                "session_idle_ms ({}) and session_max_ms ({}) must be at least {SESSION_MS_MIN}: that a session is used is \
+                 written down once a minute",
+                self.session_idle_ms, self.session_max_ms
+            ));
         }
         if self.heartbeat_interval_ms < 100 || self.lease_ttl_ms < 2 * self.heartbeat_interval_ms {
             return Err(format!(

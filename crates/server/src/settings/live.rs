@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::Settings;
 
 /// What is read anew wherever it is needed, and so may change at any time.
-const CHANGEABLE: [&str; 50] = [
+const CHANGEABLE: [&str; 52] = [
     "lease_ttl_ms",
     "heartbeat_interval_ms",
     "cancel_grace_ms",
@@ -18,6 +18,8 @@ const CHANGEABLE: [&str; 50] = [
     "retention_runs_ms",
     "retention_workers_ms",
     "retention_audit_ms",
+    "session_idle_ms",
+    "session_max_ms",
     "backlog_max",
     "journal_bytes_max",
     "requests_per_second",

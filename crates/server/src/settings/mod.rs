@@ -106,6 +106,11 @@ pub struct Settings {
     /// can erase what they did.
     pub retention_audit_ms_min: u64,
 
+    /// How long a session of the dashboard is good for that nobody uses.
+    pub session_idle_ms: u64,
+    /// How long one is good for at most.
+    pub session_max_ms: u64,
+
     /// Most runs that may wait in a queue that has no limit of its own.
     pub backlog_max: u64,
     /// Most builds that may wait, where the queue `builds` has no limit of its own.
@@ -353,6 +358,8 @@ impl Default for Settings {
             retention_workers_ms: 7 * DAY_MS,
             retention_audit_ms: 90 * DAY_MS,
             retention_audit_ms_min: 30 * DAY_MS,
+            session_idle_ms: 7 * DAY_MS,
+            session_max_ms: 30 * DAY_MS,
             backlog_max: 1_000_000,
             build_backlog_max: 1_000,
             payload_bytes_max: 32 << 20,

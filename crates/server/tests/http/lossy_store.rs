@@ -202,6 +202,18 @@ passing_all_on! { Custody:
     fn count_past_leases(run: RunId) -> u64;
 }
 
+passing_all_on! { Sessions:
+    fn add_session(session: NewSession) -> ();
+    fn session(by: SessionRef, idle_ms: Millis) -> Option<Session>;
+    fn touch_session(id: Uuid, shown: Option<Hash>, grace_ms: Millis) -> ();
+    fn rotate_session(id: Uuid, shown: Hash, token: Hash, age_ms: Millis) -> bool;
+    fn end_session(id: Uuid) -> bool;
+    fn end_sessions(key_id: &str) -> u64;
+    fn add_signin_link(link: NewSigninLink) -> Millis;
+    fn use_signin_link(token: &Hash) -> Option<SessionHolder>;
+    fn forget_sessions(idle_ms: Millis, limit: usize) -> u64;
+}
+
 passing_all_on! { Webhooks:
     fn add_webhook(webhook: NewWebhook) -> WebhookAnswer;
     fn webhook(id: WebhookId) -> Option<Webhook>;

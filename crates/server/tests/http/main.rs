@@ -37,6 +37,7 @@ mod scheduler;
 mod schedules;
 mod sealed;
 mod secrets;
+mod sessions;
 mod settings;
 mod shutdown;
 mod statistics;

@@ -29,6 +29,7 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (20, "statistics", include_str!("../../migrations/postgres/0020_statistics.sql")),
     (21, "webhooks", include_str!("../../migrations/postgres/0021_webhooks.sql")),
     (22, "traces", include_str!("../../migrations/postgres/0022_traces.sql")),
+    (23, "sessions", include_str!("../../migrations/postgres/0023_sessions.sql")),
     (24, "custody", include_str!("../../migrations/postgres/0024_custody.sql")),
 ];
 

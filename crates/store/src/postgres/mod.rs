@@ -31,6 +31,7 @@ mod read;
 mod rows;
 mod schedules;
 mod secrets;
+mod sessions;
 mod settings;
 mod sql;
 mod statistics;

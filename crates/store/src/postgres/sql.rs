@@ -25,6 +25,19 @@ pub(super) const OFTEN: [&str; 11] = [
 ];
 
 statements! {
+    ADD_SESSION = "add_session.pg.sql";
+    END_SURPLUS_SESSIONS = "end_surplus_sessions.pg.sql";
+    READ_SESSION = "read_session.pg.sql";
+    TOUCH_SESSION = "touch_session.pg.sql";
+    ROTATE_SESSION = "rotate_session.pg.sql";
+    END_SESSION = "end_session.pg.sql";
+    END_SESSIONS = "end_sessions.pg.sql";
+    DROP_SIGNIN_LINKS = "drop_signin_links.pg.sql";
+    FORGET_SESSIONS = "forget_sessions.pg.sql";
+    ADD_SIGNIN_LINK = "add_signin_link.pg.sql";
+    DROP_SURPLUS_SIGNIN_LINKS = "drop_surplus_signin_links.pg.sql";
+    USE_SIGNIN_LINK = "use_signin_link.pg.sql";
+    FORGET_SIGNIN_LINKS = "forget_signin_links.pg.sql";
     ADD_BULK = "add_bulk.pg.sql";
     READ_BULK_BY_KEY = "read_bulk_by_key.pg.sql";
     COUNT_LIVE_BULKS = "count_live_bulks.pg.sql";

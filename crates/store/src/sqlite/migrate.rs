@@ -43,6 +43,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 20, name: "statistics", text: include_str!("../../migrations/sqlite/0020_statistics.sql") },
     Migration { version: 21, name: "webhooks", text: include_str!("../../migrations/sqlite/0021_webhooks.sql") },
     Migration { version: 22, name: "traces", text: include_str!("../../migrations/sqlite/0022_traces.sql") },
+    Migration { version: 23, name: "sessions", text: include_str!("../../migrations/sqlite/0023_sessions.sql") },
     Migration { version: 24, name: "custody", text: include_str!("../../migrations/sqlite/0024_custody.sql") },
 ];
 

@@ -26,6 +26,7 @@ mod reader;
 mod rows;
 mod schedules;
 mod secrets;
+mod sessions;
 mod settings;
 mod statements;
 mod statistics;

@@ -10,6 +10,19 @@ macro_rules! statements {
 }
 
 statements! {
+    ADD_SESSION = "add_session.sqlite.sql";
+    END_SURPLUS_SESSIONS = "end_surplus_sessions.sqlite.sql";
+    READ_SESSION = "read_session.sqlite.sql";
+    TOUCH_SESSION = "touch_session.sqlite.sql";
+    ROTATE_SESSION = "rotate_session.sqlite.sql";
+    END_SESSION = "end_session.sqlite.sql";
+    END_SESSIONS = "end_sessions.sqlite.sql";
+    DROP_SIGNIN_LINKS = "drop_signin_links.sqlite.sql";
+    FORGET_SESSIONS = "forget_sessions.sqlite.sql";
+    ADD_SIGNIN_LINK = "add_signin_link.sqlite.sql";
+    DROP_SURPLUS_SIGNIN_LINKS = "drop_surplus_signin_links.sqlite.sql";
+    USE_SIGNIN_LINK = "use_signin_link.sqlite.sql";
+    FORGET_SIGNIN_LINKS = "forget_signin_links.sqlite.sql";
     ADD_BULK = "add_bulk.sqlite.sql";
     READ_BULK_BY_KEY = "read_bulk_by_key.sqlite.sql";
     COUNT_LIVE_BULKS = "count_live_bulks.sqlite.sql";

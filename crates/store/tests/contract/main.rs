@@ -40,6 +40,7 @@ mod schedules;
 mod schedules_fire;
 mod secrets;
 mod servers;
+mod sessions;
 mod settings;
 mod statistics;
 mod submit;

@@ -13,14 +13,15 @@ pub mod webhooks;
 use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use baton_server::{App, Error};
+use baton_server::{App, Error, face};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode, Uri};
 use maud::html;
 
+use crate::guarded;
 use crate::page::{self, Entry, Page, Split};
 use crate::parts::{self, icon};
-use crate::session::{CSRF_MARK, Visitor};
+use crate::session::{CSRF_MARK, Visitor, wants_page};
 use crate::view::View;
 
 /// The routes that show pages. [`page`] has a line for each.
@@ -98,7 +99,8 @@ fn failed(error: &Error) -> Page {
         ),
         error => ("Not loaded".to_owned(), parts::panel_error(error)),
     };
-    Page::new(Entry::More, title, html! { section.panel { (body) } })
+    let status = error.clone().into_response().status();
+    Page { status, ..Page::new(Entry::More, title, html! { section.panel { (body) } }) }
 }
 
 /// Shows a page.
@@ -111,7 +113,22 @@ pub async fn show(State(app): State<App>, visitor: Visitor, headers: HeaderMap, 
     let page = page(&view, &place).await;
     let content = Split::of(&page::app(&view, &page).0).whole();
     let document = page::document(&view, &page.title, &content).0.replace(CSRF_MARK, &visitor.csrf);
-    written(StatusCode::OK, document)
+    written(page.status, document)
+}
+
+/// A page for people who are at an address that nothing is at. Programs hear the same as where there is no dashboard.
+pub async fn not_found(headers: HeaderMap) -> Response {
+    if !wants_page(&headers) {
+        return face::no_route(&headers);
+    }
+    let main = html! {
+        div.panel.stack {
+            h1 { "Nothing is here" }
+            p.soft { "No page of the dashboard and no route of the API has this address." }
+            p { a.link href="/" { "To the overview" } }
+        }
+    };
+    guarded(written(StatusCode::NOT_FOUND, page::plain("Nothing is here", None, &main).0))
 }
 
 /// HTML as an answer.

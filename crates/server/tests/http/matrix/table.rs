@@ -229,6 +229,8 @@ pub const ROWS: &[Row] = &[
     own("GET", "/api/v1/keys", Admin, ""),
     own("POST", "/api/v1/keys", Admin, r#"{"name":"new","scopes":["read"]}"#),
     row("POST", "/api/v1/keys/{id}/rotate", Admin, ""),
+    row("DELETE", "/api/v1/keys/{id}/sessions", Admin, ""),
+    own("POST", "/api/v1/signin-links", AnyKey, ""),
     row("DELETE", "/api/v1/keys/{id}", Admin, ""),
     row("GET", "/api/v1/audit", Everything, ""),
     own("GET", "/api/v1/namespaces", Read, ""),

@@ -1,0 +1,2 @@
+-- Ends a session.
+delete from sessions where session_id = ?1

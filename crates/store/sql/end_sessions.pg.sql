@@ -1,0 +1,2 @@
+-- Ends all sessions of a key.
+delete from sessions where key_id = $1::text returning session_id
