@@ -209,7 +209,7 @@ fn navigation(view: &View, entry: Entry) -> Markup {
             @for link in &CAPACITY { (entry_link(view, link, entry)) }
             @if is_administrator {
                 h2 { "Installation" }
-                @for link in &INSTALLATION { (entry_link(view, link, entry)) }
+                @for link in INSTALLATION.iter().filter(|link| is_for(view, link)) { (entry_link(view, link, entry)) }
             }
             a.nav-more href=(view.href("/more")) aria-current=[(entry == Entry::More).then_some("page")] { (icon("menu")) "More" }
             footer {
@@ -222,6 +222,11 @@ fn navigation(view: &View, entry: Entry) -> Markup {
     }
 }
 
+/// What concerns all namespaces is for keys that are good for all of them.
+fn is_for(view: &View, link: &Link) -> bool {
+    !matches!(link.entry, Entry::Audit | Entry::Settings) || view.caller.is_administrator()
+}
+
 fn entry_link(view: &View, link: &Link, entry: Entry) -> Markup {
     html! {
         a.extra[!link.is_first] href=(view.href(link.path)) data-key=[Some(link.key).filter(|key| !key.is_empty())]
@@ -232,7 +237,7 @@ fn entry_link(view: &View, link: &Link, entry: Entry) -> Markup {
 /// All pages, for phones, whose bar has room for five.
 pub fn all_pages(view: &View) -> Markup {
     let is_administrator = view.caller.can(Scope::Admin);
-    let installation = INSTALLATION.iter().filter(|_| is_administrator);
+    let installation = INSTALLATION.iter().filter(|link| is_administrator && is_for(view, link));
     html! {
         section.panel aria-label="Pages" {
             ul.menu {

@@ -4,6 +4,7 @@
 //! * [`spec`]: what a pool is to be, what a claim wants, and which runner fits it.
 //! * [`claim`]: where a claim stands, and who is served first.
 //! * [`verify`]: whether a runner is alive and registered.
+//! * [`why`]: why a claim waits.
 //! * [`keeper`]: how many machines to create, and which idle ones to end.
 
 mod backoff;
@@ -14,6 +15,7 @@ pub mod runner;
 mod signal;
 pub mod spec;
 pub mod verify;
+pub mod why;
 
 pub use backoff::{Backoff, BackoffRule, Turn};
 pub use cause::Cause;

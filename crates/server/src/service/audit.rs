@@ -144,3 +144,34 @@ pub async fn find(app: &App, caller: &Caller, filter: &AuditFilter, page: Page<i
     }
     Ok(FoundLines { is_cut: true, ..found })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_found_by_every_part_of_them() {
+        let line = AuditRecord {
+            id: 1,
+            at: 5,
+            entry: AuditEntry {
+                actor: "key_1".into(),
+                action: "namespace.disable".into(),
+                subject: "Team".into(),
+                detail: "moving to another ONE".into(),
+                namespace: Some("team".into()),
+                ..AuditEntry::default()
+            },
+        };
+        let is_found = |filter: AuditFilter| filter.fits(&line);
+        let text = |text: &str| AuditFilter { text: Some(text.into()), ..AuditFilter::default() };
+        let action = |action: &str| AuditFilter { action: Some(action.into()), ..AuditFilter::default() };
+        assert!(is_found(AuditFilter::default()));
+        assert!(is_found(text("tEAM")) && is_found(text("another one")) && !is_found(text("key_1")));
+        assert!(is_found(action("namespace")) && is_found(action("namespace.disable")) && is_found(action("disable")));
+        assert!(!is_found(action("name")) && !is_found(action("namespace.")));
+        assert!(!is_found(AuditFilter { actor: Some("key_".into()), ..AuditFilter::default() }));
+        assert!(is_found(AuditFilter { namespace: Some("team".into()), ..AuditFilter::default() }));
+        assert!(!is_found(AuditFilter { namespace: Some("default".into()), ..AuditFilter::default() }));
+    }
+}

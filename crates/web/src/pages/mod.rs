@@ -5,6 +5,7 @@ pub mod audit;
 pub mod keys;
 pub mod namespaces;
 pub mod overview;
+pub mod pools;
 pub mod schedules;
 pub mod settings;
 pub mod signin;
@@ -25,13 +26,16 @@ use crate::session::{CSRF_MARK, Visitor, wants_page};
 use crate::view::View;
 
 /// The routes that show pages. [`page`] has a line for each.
-pub const PATHS: [&str; 11] = [
+pub const PATHS: [&str; 14] = [
     "/",
     "/more",
     "/audit",
     "/keys",
     "/namespaces",
     "/namespaces/choose",
+    "/pools",
+    "/pools/{name}",
+    "/pools/{name}/machines/{id}",
     "/schedules",
     "/schedules/{name}",
     "/settings",
@@ -43,6 +47,7 @@ pub const PATHS: [&str; 11] = [
 pub fn forms(router: Router<App>) -> Router<App> {
     let router = keys::forms(router);
     let router = namespaces::forms(router);
+    let router = pools::forms(router);
     let router = schedules::forms(router);
     let router = settings::forms(router);
     webhooks::forms(router)
@@ -70,6 +75,9 @@ pub async fn page(view: &View, place: &Place) -> Page {
         ["keys"] => keys::page(view).await,
         ["namespaces"] => namespaces::page(view).await,
         ["namespaces", "choose"] => namespaces::choose(view).await,
+        ["pools"] => pools::page(view).await,
+        ["pools", name] => pools::one(view, name).await,
+        ["pools", name, "machines", id] => pools::machine(view, name, id).await,
         ["schedules"] => schedules::page(view).await,
         ["schedules", id] => schedules::one(view, id).await,
         ["settings"] => settings::page(view).await,

@@ -4,6 +4,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use baton::Client;
 use baton::proto::CreateKey;
@@ -24,6 +25,8 @@ use tokio_util::sync::CancellationToken;
 pub const KEY: &str = "an-admin-key-for-the-tests";
 /// Where clocks begin.
 pub const START: Millis = 1_700_000_000_000;
+/// How long anything may take before a test gives up on it.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// Names that nobody should have, and somebody will.
 pub const ABSURD: [&str; 5] = [
     "<script>alert(1)</script>",
@@ -104,6 +107,26 @@ impl Site {
             headers: head.headers,
             body: String::from_utf8_lossy(&body).into_owned(),
         }
+    }
+
+    /// A call of the API with the admin key.
+    pub async fn api(&self, method: &str, path: &str, body: serde_json::Value) -> serde_json::Value {
+        self.api_as(method, path, ("x-api-key", KEY), body).await
+    }
+
+    /// A call of the API with another credential.
+    pub async fn api_as(
+        &self,
+        method: &str,
+        path: &str,
+        credential: (&str, &str),
+        body: serde_json::Value,
+    ) -> serde_json::Value {
+        let request =
+            self.request(method, path).header(credential.0, credential.1).header("content-type", "application/json");
+        let answer = self.send(request, if body.is_null() { String::new() } else { body.to_string() }).await;
+        assert!(answer.status < 300, "{method} {path}: {} {}", answer.status, answer.body);
+        serde_json::from_str(&answer.body).unwrap_or_default()
     }
 
     fn request(&self, method: &str, path: &str) -> http::request::Builder {
@@ -229,4 +252,13 @@ impl Answer {
 /// A text as a part of an address or a form.
 pub fn encoded(text: &str) -> String {
     percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+}
+
+/// Waits until something holds; a test that waits for long fails.
+pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !holds().await {
+        assert!(Instant::now() < until, "it never came about: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }

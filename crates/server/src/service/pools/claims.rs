@@ -231,7 +231,7 @@ fn fingerprint(said: &OpenClaim) -> Result<[u8; 16], Error> {
     Ok(first)
 }
 
-fn bare_view(pool: &Pool, claim: PoolClaim) -> ClaimView {
+pub(super) fn bare_view(pool: &Pool, claim: PoolClaim) -> ClaimView {
     ClaimView {
         run_id: claim.run_id,
         pool: pool.name.clone(),

@@ -3,6 +3,7 @@
 //! Here is what people and agents ask for. What follows from it is done by `loops::pool_claims` and `loops::pool_keeper`, on any server.
 
 pub mod agents;
+pub mod board;
 pub mod claims;
 pub mod github;
 pub mod machines;

@@ -78,7 +78,7 @@ async fn of_pool(app: &App, pool: &Pool, id: &str) -> Result<PoolRunner, Error> 
     app.store.runner(runner).await?.filter(|runner| runner.pool == pool.number).ok_or_else(unknown)
 }
 
-fn view(pool: &Pool, runner: PoolRunner) -> RunnerView {
+pub(super) fn view(pool: &Pool, runner: PoolRunner) -> RunnerView {
     RunnerView {
         id: runner.id.to_string(),
         pool: pool.name.clone(),
