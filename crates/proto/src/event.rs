@@ -14,7 +14,7 @@ pub struct Event {
     pub id: i64,
     /// `run.submitted`, `run.claimed`, `run.returned`, `run.suspended`, `run.cancel_requested`, `run.ended`,
     /// `worker.registered`, `worker.draining`, `worker.offline`, `queue.paused`, `queue.resumed`, `schedule.fired`,
-    /// `runner.changed`, `claim.changed`, `bulk.changed`,
+    /// `runner.changed`, `claim.changed`, `bulk.changed`, `run.write_refused`,
     /// or `missed`. More may come.
     pub kind: String,
     /// When.
@@ -35,7 +35,7 @@ pub struct Event {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// Why: a run failed or was returned, a worker went offline, events were missed (`slow_reader`, `not_recorded` or
-    /// `forgotten`; webhooks also say `paused`).
+    /// `forgotten`; webhooks also say `paused`). Or what a write that was refused wanted to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The worker that has or had the run, or that this is about.

@@ -213,16 +213,16 @@ pub struct RunPage {
 pub struct HistoryEvent {
     /// When. For `cancel_by`, which is still to come, until when the worker has to stop.
     pub at: Time,
-    /// `submitted`, `claimed`, `started`, `cancel_by` (somebody asked to cancel it while it is held), `lease_ended`, or the
-    /// state it ended in.
+    /// `submitted`, `claimed`, `started`, `cancel_by` (somebody asked to cancel it while it is held), `lease_ended`,
+    /// `write_refused` (a write showed a lease that was over), or the state it ended in.
     pub event: String,
     /// The epoch, for what happened under a lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u32>,
-    /// Who held it.
+    /// Who held it, or sent what was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<String>,
-    /// How the lease ended, or why the run did.
+    /// How the lease ended, why the run did, or what a write that was refused wanted to do (`complete`, `step`, ...).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// What was said about it.

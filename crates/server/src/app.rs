@@ -33,6 +33,7 @@ use crate::namespaces::KnownNamespaces;
 use crate::polls::Polls;
 use crate::pool_names::PoolNames;
 use crate::proxies::Proxies;
+use crate::refusals::Refusals;
 use crate::runner_pools::RunnerPools;
 use crate::secrets::{MasterKeySource, Secrets};
 use crate::settings::LiveSettings;
@@ -126,6 +127,8 @@ pub struct Parts {
     pub bulk: BulkTurns,
     /// What happens, for those who listen.
     pub events: Arc<Events>,
+    /// Writes that were refused because their lease was over.
+    pub(crate) refusals: Refusals,
     /// The traces that runs are part of.
     pub traces: Arc<RunTraces>,
     /// Numbers about queues, workers and pools, as series.
@@ -260,6 +263,7 @@ impl App {
             counted: service::builds::overview::Counted::default(),
             key_workers: service::builds::git::KeyWorkers::default(),
             log_news: Watchers::default(),
+            refusals: Refusals::start(store.clone(), events.clone(), metrics.clone()),
             events: events.clone(),
             traces,
             statistics,

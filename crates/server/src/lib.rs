@@ -43,6 +43,7 @@ mod process_metrics;
 pub mod providers;
 mod proxies;
 mod queue_metrics;
+mod refusals;
 mod request_log;
 mod runner_pools;
 pub mod secrets;
@@ -157,6 +158,7 @@ pub async fn serve(app: App, listener: impl Listener, shutdown: impl Future<Outp
     });
     connection::serve(&app, listener, router, stop).await;
     loops.cancel();
+    app.refusals.stop().await;
     app.webhooks.stop().await;
     app.events.stop().await;
     app.traces.stop().await;

@@ -144,6 +144,8 @@ pub struct Metrics {
     pub workers_lost: Counter,
     leases_lost: Family<[Label; 1], Counter>,
     pub lease_refusals: Counter,
+    /// Those of them that are not on record because too many came at once.
+    pub lease_refusals_dropped: Counter,
     pub credential_refusals: Counter,
     /// Lines of the audit log that are in the store only, because its sink did not take them.
     pub audit_sink_failures: Counter,
@@ -248,6 +250,7 @@ impl Metrics {
             workers_lost: Counter::default(),
             leases_lost: Family::default(),
             lease_refusals: Counter::default(),
+            lease_refusals_dropped: Counter::default(),
             credential_refusals: Counter::default(),
             audit_sink_failures: Counter::default(),
             log_lines_dropped: Counter::default(),
@@ -309,6 +312,8 @@ impl Metrics {
         book.add("leases_lost", &["reason"], help, self.leases_lost.clone());
         let help = "Writes refused because their lease was no longer good: zombies";
         book.add("lease_refusals", &[], help, self.lease_refusals.clone());
+        let help = "Refused writes that custody does not show because too many came at once";
+        book.add("lease_refusals_dropped", &[], help, self.lease_refusals_dropped.clone());
         book.add("credential_refusals", &[], "Requests with a bad credential", self.credential_refusals.clone());
         let help = "Lines of the audit log that its sink did not take";
         book.add("audit_sink_failures", &[], help, self.audit_sink_failures.clone());

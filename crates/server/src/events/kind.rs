@@ -22,10 +22,11 @@ pub(crate) enum Kind {
     RunnerChanged,
     ClaimChanged,
     BulkChanged,
+    RunWriteRefused,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 15] = [
+    pub(crate) const ALL: [Kind; 16] = [
         Kind::RunSubmitted,
         Kind::RunClaimed,
         Kind::RunReturned,
@@ -41,6 +42,7 @@ impl Kind {
         Kind::RunnerChanged,
         Kind::ClaimChanged,
         Kind::BulkChanged,
+        Kind::RunWriteRefused,
     ];
     /// Those that a verb on a run that is there can bring about.
     pub(crate) const CHANGES: u32 =
@@ -69,6 +71,7 @@ impl Kind {
             Kind::RunnerChanged => "runner.changed",
             Kind::ClaimChanged => "claim.changed",
             Kind::BulkChanged => "bulk.changed",
+            Kind::RunWriteRefused => "run.write_refused",
         }
     }
 

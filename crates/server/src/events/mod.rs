@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::time::{Duration, Instant};
 
 use baton_core::pools::{RunnerId, RunnerState};
-use baton_core::{Millis, RunId, State, WorkerId};
+use baton_core::{LateVerb, Millis, RunId, State, WorkerId};
 use baton_proto::Event;
 use baton_store::{EventServer, LaneId, Store, StoreResult, Verdict};
 use tokio::sync::{Mutex, Semaphore, SemaphorePermit, mpsc};
@@ -58,6 +58,8 @@ pub(crate) enum Note {
     Worker { kind: Kind, worker: WorkerId, reason: Option<String> },
     /// A runner of a pool is in this state now.
     Runner { runner: RunnerId, state: RunnerState },
+    /// A write was refused because its lease was over; this worker had that lease.
+    Refused { run: RunId, worker: Option<WorkerId>, verb: LateVerb },
     /// Anything else, as it is told.
     Plain { kind: Kind, event: Box<Event> },
 }
@@ -213,6 +215,17 @@ impl Events {
         if self.are_wanted(Kind::CHANGES) {
             let changed = runs.map(|(run, state, why)| Note::Changed { run, state, cancelling: false, why });
             self.note(changed.collect());
+        }
+    }
+
+    /// Writes were refused because their leases were over, and that is on record.
+    pub(crate) fn refused(&self, notes: Vec<Note>) {
+        if notes.is_empty() {
+            return;
+        }
+        self.changes.add();
+        if self.are_wanted(Kind::RunWriteRefused.bit()) {
+            self.note(notes);
         }
     }
 

@@ -139,6 +139,17 @@ impl Recorder {
                     Some(facts) => self.changed(*run, facts, *state, *cancelling, *why, now).await?,
                     None => None,
                 },
+                Note::Refused { run, worker, verb } => match facts.get(run) {
+                    Some(facts) => {
+                        let event = Event {
+                            reason: Some(verb.as_str().to_owned()),
+                            worker_id: worker.map(|worker| worker.to_string()),
+                            ..Event::new(Kind::RunWriteRefused.as_str(), Time(now))
+                        };
+                        self.of_lane(event, *run, facts.lane).await?.map(|event| (Kind::RunWriteRefused, event))
+                    }
+                    None => None,
+                },
                 Note::Worker { kind, worker, reason } => {
                     let found = self.store.worker(*worker).await?;
                     found.map(|found| {
@@ -166,7 +177,7 @@ impl Recorder {
     /// What the store knows of the runs that have changed: with one call for all.
     async fn facts(&self, notes: &[(Instant, Note)]) -> StoreResult<HashMap<RunId, RunFacts>> {
         let changed = notes.iter().filter_map(|(_, note)| match note {
-            Note::Changed { run, .. } => Some(*run),
+            Note::Changed { run, .. } | Note::Refused { run, .. } => Some(*run),
             Note::Submitted { .. }
             | Note::Claimed { .. }
             | Note::Worker { .. }

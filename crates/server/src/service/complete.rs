@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use baton_core::RunId;
+use baton_core::{LateVerb, RunId};
 use baton_proto::CompleteRun;
 use baton_store::{Completion, Scope, Store, Verdict};
 use bytes::Bytes;
@@ -66,7 +66,7 @@ async fn each_held(
     for (run, report) in reports {
         done.push((run, completion(app, caller, run, report).await));
     }
-    each(app, done, |done| async move {
+    each(app, LateVerb::Complete, done, |done| async move {
         match alone {
             true => to_store(&*app.store, &app.metrics, &app.after(), done).await,
             false => app.completions.call(done).await,

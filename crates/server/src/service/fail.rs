@@ -1,6 +1,6 @@
 //! fail: the attempt failed; the run is tried again by its policy, or ends.
 
-use baton_core::{Failure, Millis, Reason, RunId, retry};
+use baton_core::{Failure, LateVerb, Millis, Reason, RunId, retry};
 use baton_proto::FailRun;
 use baton_store::{LeaseRef, Scope};
 
@@ -38,7 +38,7 @@ async fn each_held(
     let failed = failed
         .into_iter()
         .map(|(run, report)| (run, report.and_then(|(lease, report)| Ok((lease, failure(report, now)?)))));
-    each(app, failed.collect(), |failed: Vec<(LeaseRef, Failure)>| async move {
+    each(app, LateVerb::Fail, failed.collect(), |failed: Vec<(LeaseRef, Failure)>| async move {
         let runs: Vec<_> = failed.iter().map(|(lease, _)| lease.run).collect();
         let changes = app.metrics.fail.at_store(app.store.fail(failed, app.entropy.die())).await?;
         app.metrics.fail.did(&changes.verdicts);

@@ -1,6 +1,6 @@
 //! give_back: the worker cannot go on; the run waits again, at the front.
 
-use baton_core::RunId;
+use baton_core::{LateVerb, RunId};
 use baton_proto::GiveBackRun;
 use baton_store::{LeaseRef, Scope};
 
@@ -32,7 +32,7 @@ async fn each_held(
     let reports = open_leases(app, caller, reports, |report| &report.lease).await;
     let reports =
         reports.into_iter().map(|(run, report)| (run, report.map(|(lease, report)| (lease, message(&report.reason)))));
-    each(app, reports.collect(), |given: Vec<(LeaseRef, String)>| async move {
+    each(app, LateVerb::GiveBack, reports.collect(), |given: Vec<(LeaseRef, String)>| async move {
         let runs: Vec<_> = given.iter().map(|(lease, _)| lease.run).collect();
         let changes = app.metrics.give_back.at_store(app.store.give_back(given)).await?;
         app.metrics.give_back.did(&changes.verdicts);

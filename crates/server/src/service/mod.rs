@@ -6,6 +6,7 @@ pub mod bulk;
 pub mod cancel;
 pub mod claim;
 pub mod complete;
+pub mod custody;
 pub mod events;
 pub mod explain;
 pub mod fail;
@@ -36,8 +37,9 @@ pub mod workflows;
 use std::sync::Arc;
 
 use baton_core::token::{self, Tenant};
-use baton_core::{Refused, RunId, State, WorkerId};
-use baton_store::{Changes, LeaseRef, Page, RunRecord, Scope, Verdict, Woken};
+use baton_core::{Failure, LateVerb, Refused, RunId, State, WorkerId};
+use baton_store::{Changes, Completion, LeaseRef, Page, RunRecord, Scope, Verdict, Woken};
+use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use self::news::News;
@@ -48,6 +50,7 @@ use crate::error::refused;
 use crate::events::Events;
 use crate::inboxes::Inboxes;
 use crate::metrics::Metrics;
+use crate::refusals::LeaseWrite;
 use crate::watch::Watchers;
 use crate::workers::Workers;
 use crate::{App, Error};
@@ -130,17 +133,17 @@ pub struct Outcome {
     pub cancelling: bool,
 }
 
-/// Turns a verdict on the holder of a lease into an answer. A repeated call gets what it got before.
-pub(crate) async fn settle(app: &App, run: RunId, verdict: Verdict) -> Result<Outcome, Error> {
-    count_stale(app, verdict);
-    settle_any(app, run, verdict).await
+/// Turns a verdict on a write under a lease into an answer. A repeated call gets what it got before.
+pub(crate) async fn settle(app: &App, write: LeaseWrite<'_>, verdict: Verdict) -> Result<Outcome, Error> {
+    note_stale(app, write, verdict);
+    settle_any(app, write.lease.run, verdict).await
 }
 
-/// Counts a write whose lease is no longer good. A run that has ended has no lease, whatever it
+/// Notes a write whose lease is no longer good. A run that has ended has no lease, whatever it
 /// ended as.
-pub(crate) fn count_stale(app: &App, verdict: Verdict) {
+pub(crate) fn note_stale(app: &App, write: LeaseWrite<'_>, verdict: Verdict) {
     if let Verdict::Refused(Refused::StaleLease | Refused::NotHeld | Refused::Ended) = verdict {
-        app.metrics.lease_refusals.inc();
+        app.refusals.note(write);
     }
 }
 
@@ -159,10 +162,41 @@ pub(crate) async fn settle_any(app: &App, run: RunId, verdict: Verdict) -> Resul
     }
 }
 
+/// What a worker reports of a run under its lease.
+pub(crate) trait Report {
+    /// The lease, and the size of what is said.
+    fn under(&self) -> (LeaseRef, usize);
+}
+
+impl Report for LeaseRef {
+    fn under(&self) -> (LeaseRef, usize) {
+        (*self, 0)
+    }
+}
+
+impl Report for Completion {
+    fn under(&self) -> (LeaseRef, usize) {
+        (self.lease, self.output.as_ref().map_or(0, Bytes::len))
+    }
+}
+
+impl Report for (LeaseRef, Failure) {
+    fn under(&self) -> (LeaseRef, usize) {
+        (self.0, self.1.message.len())
+    }
+}
+
+impl Report for (LeaseRef, String) {
+    fn under(&self) -> (LeaseRef, usize) {
+        (self.0, self.1.len())
+    }
+}
+
 /// Carries out a verb on several runs. Each gets an answer of its own; those whose lease is no lease never get to the
 /// store.
-pub(crate) async fn each<T, Fut>(
+pub(crate) async fn each<T: Report, Fut>(
     app: &App,
+    verb: LateVerb,
     reports: Vec<(RunId, Result<T, Error>)>,
     act: impl FnOnce(Vec<T>) -> Fut,
 ) -> Result<Vec<Result<Outcome, Error>>, Error>
@@ -170,10 +204,11 @@ where
     Fut: Future<Output = Result<Vec<Verdict>, Error>>,
 {
     let (mut answers, mut good, mut items) = (Vec::with_capacity(reports.len()), Vec::new(), Vec::new());
-    for (index, (run, report)) in reports.into_iter().enumerate() {
+    for (index, (_, report)) in reports.into_iter().enumerate() {
         match report {
             Ok(item) => {
-                good.push((index, run));
+                let (lease, bytes) = item.under();
+                good.push((index, LeaseWrite::new(lease, verb).with_bytes(bytes)));
                 items.push(item);
                 answers.push(Err(Error::Internal));
             }
@@ -182,8 +217,8 @@ where
     }
     if !items.is_empty() {
         let verdicts = act(items).await?;
-        for ((index, run), verdict) in good.into_iter().zip(verdicts) {
-            answers[index] = settle(app, run, verdict).await;
+        for ((index, write), verdict) in good.into_iter().zip(verdicts) {
+            answers[index] = settle(app, write, verdict).await;
         }
     }
     Ok(answers)

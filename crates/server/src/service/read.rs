@@ -8,7 +8,7 @@ use baton_store::{Page, RunFilter, RunRecord, Scope};
 use tokio::time::Instant;
 
 use super::claim::raw;
-use super::{payloads, visible};
+use super::{custody, payloads, visible};
 use crate::answers::Answer;
 use crate::auth::Caller;
 use crate::{App, Error};
@@ -149,6 +149,25 @@ pub async fn history(app: &App, caller: &Caller, run: RunId) -> Result<Vec<Histo
             reason: Some(attempt.end.as_str().into()),
             message: attempt.error.clone(),
             ..blank(attempt.ended_at, "lease_ended")
+        });
+    }
+    for refused in custody::refusals(app, run).await? {
+        let again = match refused.times {
+            1 => String::new(),
+            times => format!(", {times} times until {}", refused.last_at),
+        };
+        let size = if refused.bytes > 0 { format!(", {} bytes", refused.bytes) } else { String::new() };
+        events.push(HistoryEvent {
+            epoch: Some(refused.epoch),
+            worker_id: refused.worker_id.clone(),
+            reason: Some(refused.verb.into()),
+            message: Some(format!(
+                "{} was refused: epoch {} was over, and the run was at epoch {}{size}{again}",
+                refused.what(),
+                refused.epoch,
+                refused.current_epoch
+            )),
+            ..blank(refused.at.0, "write_refused")
         });
     }
     if let Some(at) = record.ended_at {

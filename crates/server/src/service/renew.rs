@@ -66,7 +66,12 @@ async fn beaten(app: &App, caller: &Caller, worker: WorkerId, beat: Heartbeat) -
     news.as_mut().enable();
     let sign = Beat { worker, health, unfit: unfit.clone(), ttl_ms: None, leases: leases.clone() };
     let received = Instant::now();
-    let mut alive = renew(app, &known, sign.clone()).await?;
+    let mut alive = renew(app, &known, sign.clone()).await.inspect_err(|error| {
+        if let Error::WorkerOffline = error {
+            app.refusals.note_renewals(&leases);
+        }
+    })?;
+    app.refusals.note_renewals(&alive.lost);
     // Before the wait: what comes meanwhile is not on the list, and is not unknown for that.
     if beat.all && alive.held as usize > leases.len() && app.hearing.is_sure(&app.current()) {
         put_strays_back(app, worker, leases.clone(), received).await?;

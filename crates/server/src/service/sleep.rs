@@ -1,12 +1,13 @@
 //! sleep: the run waits without a worker.
 
-use baton_core::{Millis, RunId, retry};
+use baton_core::{LateVerb, Millis, RunId, retry};
 use baton_proto::SleepRun;
 use baton_store::{Due, Scope};
 
 use super::submit::DUE_AT_MAX;
 use super::{Outcome, open_lease, settle};
 use crate::auth::Caller;
+use crate::refusals::LeaseWrite;
 use crate::verb_metrics::timed;
 use crate::{App, Error};
 
@@ -27,5 +28,5 @@ async fn held(app: &App, caller: &Caller, run: RunId, report: SleepRun) -> Resul
     let changes = app.metrics.sleep.at_store(app.store.sleep(vec![(lease, due)])).await?;
     app.metrics.sleep.did(&changes.verdicts);
     app.after().changed([run].into_iter(), &changes);
-    settle(app, run, changes.verdicts[0]).await
+    settle(app, LeaseWrite::new(lease, LateVerb::Sleep), changes.verdicts[0]).await
 }

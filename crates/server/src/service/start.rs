@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use baton_core::RunId;
+use baton_core::{LateVerb, RunId};
 use baton_store::{LeaseRef, Scope, Store, Verdict};
 
 use super::{Outcome, open_lease, open_leases, settle};
 use crate::auth::Caller;
 use crate::coalesce::Coalescer;
 use crate::metrics::Metrics;
+use crate::refusals::LeaseWrite;
 use crate::verb_metrics::{timed, timed_each};
 use crate::{App, Error};
 
@@ -36,15 +37,16 @@ pub async fn many(
     caller.has(Scope::Worker)?;
     let leases = open_leases(app, caller, leases, |lease| lease).await;
     let leases = leases.into_iter().map(|(run, lease)| (run, lease.map(|(lease, _)| lease))).collect();
-    timed_each!(app.metrics.start, super::each(app, leases, |leases| app.starts.call(leases)))
+    timed_each!(app.metrics.start, super::each(app, LateVerb::Start, leases, |leases| app.starts.call(leases)))
 }
 
 /// Starts one run.
 pub async fn one(app: &App, caller: &Caller, run: RunId, lease: &str) -> Result<Outcome, Error> {
     let starting = async {
         caller.has(Scope::Worker)?;
-        let verdict = app.starts.call_one(open_lease(app, caller, run, lease).await?).await?;
-        settle(app, run, verdict).await
+        let lease = open_lease(app, caller, run, lease).await?;
+        let verdict = app.starts.call_one(lease).await?;
+        settle(app, LeaseWrite::new(lease, LateVerb::Start), verdict).await
     };
     timed!(app.metrics.start, starting)
 }

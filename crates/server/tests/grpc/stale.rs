@@ -9,6 +9,9 @@ use baton_proto::v1;
 use baton_proto::v1::report::What;
 use baton_proto::v1::report_answer::What as Answer;
 use baton_proto::v1::{RunState, StepState};
+use baton_server::Caller;
+use baton_server::service::custody;
+use baton_store::Scope;
 use futures_util::{StreamExt, stream};
 use tonic::{Code, Status};
 
@@ -104,6 +107,21 @@ async fn nothing_of_a_lost_worker_is_taken(on: On) {
     };
     let ((), late) = tokio::join!(answered, refused(&rig, &lost));
     assert_eq!(late, (RUNS, RUNS), "while another worker completes them");
+
+    // All of that is on record: what wants the same under the same lease once, with a count.
+    let custody = async |run: &Held| {
+        let caller = Caller { key_id: "test".into(), scopes: vec![Scope::Read], namespace: None };
+        custody::of_run(&rig.server.app, &caller, None, run.run_id.parse().unwrap(), None, 10).await.unwrap()
+    };
+    for run in &lost {
+        eventually("what was refused is on record", async || custody(run).await.refused == 4).await;
+        let found = custody(run).await;
+        let told = found.lanes[0].refused.iter().map(|late| (late.verb, late.position, late.name.as_str(), late.times));
+        let mut told: Vec<_> = told.collect();
+        told.sort_unstable();
+        assert_eq!(told, [("complete", None, "", 2), ("step", Some(0), STEP, 2)]);
+        assert_eq!((found.lanes[0].end, found.lanes[1].refused.len()), ("lost", 0));
+    }
 
     let shown = for_each(&rig, &lost, |mut client, run| async move {
         let run_id = run.run_id;

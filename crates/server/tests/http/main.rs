@@ -7,6 +7,7 @@ mod builds;
 mod bulk;
 mod claims;
 mod connections;
+mod custody;
 mod displaced;
 mod doors;
 mod events;

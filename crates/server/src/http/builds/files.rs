@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use baton_core::LateVerb;
 use baton_proto::{BUILD_ID_HEADER, Problem, SigningParts};
 use baton_store::{Artifact, ArtifactKind, Scope};
 use http::{HeaderMap, HeaderValue, Method, header};
@@ -113,7 +114,7 @@ pub(super) async fn source(
     method: Method,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let (found, lease) = holder::lease(&app, &shown.proof(None)?, &id).await?;
+    let (found, lease) = holder::lease(&app, &shown.proof(None)?, &id, LateVerb::Read).await?;
     let file = files::published(&app, &found, ArtifactKind::Source).await?;
     let file = file.ok_or(Error::NotFound { what: "file", id: "to build: the build is from a repository".into() })?;
     machines::begun(&app, lease).await?;

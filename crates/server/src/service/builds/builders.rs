@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use baton_core::{Millis, WorkerId, token};
+use baton_core::{LateVerb, Millis, WorkerId, token};
 use baton_proto::{
     BuildJob, BuilderStats, Capabilities, Claim, ClaimedRun, Polled, PolledQueue, RegisterBuilder, RegisteredBuilder,
     Time, UnregisteredBuilder,
@@ -298,7 +298,7 @@ async fn pending(app: &App, namespace: &str) -> Result<u64, Error> {
 
 /// A sign of life of a builder, about one build of its.
 pub async fn heartbeat(app: &App, proof: &Proof<'_>, build_id: &str) -> Result<(), Error> {
-    let (found, lease) = holder::lease(app, proof, build_id).await?;
+    let (found, lease) = holder::lease(app, proof, build_id, LateVerb::Renew).await?;
     if found.record.cancel_by.is_some() {
         return Err(Error::Cancelling);
     }

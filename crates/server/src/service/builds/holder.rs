@@ -1,11 +1,12 @@
 //! Who holds a build, proven in one of the ways that builders, machines and workers have.
 
-use baton_core::{RunId, token};
+use baton_core::{LateVerb, RunId, token};
 use baton_proto::NAMESPACE_DEFAULT;
 use baton_store::{Builder, LeaseRef, Scope, TokenAnswer};
 
 use super::{Found, find, namespace_of, no_build};
 use crate::auth::{ANONYMOUS, Caller};
+use crate::refusals::LeaseWrite;
 use crate::service::audit;
 use crate::{App, Error};
 
@@ -108,12 +109,12 @@ pub(crate) async fn builder(app: &App, proof: &Proof<'_>) -> Result<Builder, Err
     }
 }
 
-/// The live lease of a build, if this proves that it is the caller's.
-pub(crate) async fn lease(app: &App, proof: &Proof<'_>, id: &str) -> Result<(Found, LeaseRef), Error> {
+/// The live lease of a build, if this proves that it is the caller's, who wants to do this with it.
+pub(crate) async fn lease(app: &App, proof: &Proof<'_>, id: &str, verb: LateVerb) -> Result<(Found, LeaseRef), Error> {
     let (found, lease) = known_lease(app, proof, id).await?;
     match found.record.state.is_held() && found.record.epoch == lease.epoch {
         true => Ok((found, lease)),
-        false => Err(ended_or_lost(&found)),
+        false => Err(refused(app, &found, LeaseWrite::new(lease, verb))),
     }
 }
 
@@ -151,6 +152,12 @@ pub(super) fn lease_of(builder: &Builder, found: Found) -> Result<(Found, LeaseR
 
 fn parse(id: &str) -> Result<RunId, Error> {
     id.parse().map_err(|_| no_build(id))
+}
+
+/// As [`ended_or_lost`], and the write is noted.
+pub(crate) fn refused(app: &App, found: &Found, write: LeaseWrite<'_>) -> Error {
+    app.refusals.note(write);
+    ended_or_lost(found)
 }
 
 /// Why a lease of this build is of no use any more.

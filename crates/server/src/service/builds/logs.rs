@@ -1,11 +1,12 @@
 //! Logs of builds.
 
-use baton_core::RunId;
+use baton_core::{LateVerb, RunId};
 use baton_proto::{BuildLogLine, BuildLogs, NewLogLine, NewLogs, Time};
 use baton_store::{LeaseRef, LogAnswer, LogLine, LogRecord, Scope};
 
 use super::holder::{self, Proof};
 use super::{Reader, heard_of, no_build, visible};
+use crate::refusals::LeaseWrite;
 use crate::{App, Error, crash};
 
 /// Lines in one call.
@@ -18,7 +19,7 @@ const LEVEL_BYTES_MAX: usize = 20;
 /// Adds lines for the holder of the live lease. Returns how many came, and the number of the last
 /// one.
 pub async fn add(app: &App, proof: &Proof<'_>, id: &str, logs: NewLogs) -> Result<(usize, u64), Error> {
-    let (found, lease) = holder::lease(app, proof, id).await?;
+    let (found, lease) = holder::lease(app, proof, id, LateVerb::Log).await?;
     if let Some(worker) = found.record.worker {
         heard_of(app, worker).await?;
     }
@@ -56,7 +57,10 @@ pub(super) async fn append(
             app.log_news.changed(run);
             Ok(last)
         }
-        LogAnswer::LeaseLost => Err(Error::LeaseLost),
+        LogAnswer::LeaseLost => {
+            lease.inspect(|lease| app.refusals.note(LeaseWrite::new(*lease, LateVerb::Log)));
+            Err(Error::LeaseLost)
+        }
         LogAnswer::Ahead(lines) => Err(Error::Conflict(format!(
             "lines are missing: {lines} of this lease are there, so first_line must be at most {}",
             lines + 1

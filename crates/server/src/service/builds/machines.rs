@@ -1,7 +1,7 @@
 //! Virtual machines that build: they make themselves known with a one-time password and then act with a token that dies with
 //! the lease.
 
-use baton_core::{Millis, RunId, State, token};
+use baton_core::{LateVerb, Millis, RunId, State, token};
 use baton_proto::{NAMESPACE_DEFAULT, Time};
 use baton_store::{LeaseRef, Machine, Measured, NewMeasurement, OtpAnswer, Scope};
 
@@ -9,6 +9,7 @@ use super::holder::{self, Proof};
 use super::{Found, Reader, find, heard_of, logs, no_build, visible};
 use crate::artifacts::StorageError;
 use crate::auth::Caller;
+use crate::refusals::LeaseWrite;
 use crate::service::audit;
 use crate::{App, Error};
 
@@ -45,7 +46,10 @@ pub async fn authenticate(app: &App, id: &str, otp: &str) -> Result<Admitted, Er
     match app.store.use_otp(lease, OTP_TTL_MS).await? {
         OtpAnswer::Good => {}
         OtpAnswer::Used | OtpAnswer::Expired => return Err(wrong()),
-        OtpAnswer::LeaseLost => return Err(Error::LeaseLost),
+        OtpAnswer::LeaseLost => {
+            app.refusals.note(LeaseWrite::new(lease, LateVerb::Read));
+            return Err(Error::LeaseLost);
+        }
     }
     logs::note(app, run, "VM authenticated with OTP".into()).await;
     let now = app.store.now().await?;
@@ -57,7 +61,7 @@ pub async fn authenticate(app: &App, id: &str, otp: &str) -> Result<Admitted, Er
 
 /// A machine says that it is ready. That keeps the lease.
 pub async fn ready(app: &App, proof: &Proof<'_>, id: &str) -> Result<(), Error> {
-    let (found, lease) = holder::lease(app, proof, id).await?;
+    let (found, lease) = holder::lease(app, proof, id, LateVerb::Renew).await?;
     sign_of_life(app, &found, lease, true, None).await?;
     logs::note(app, lease.run, "VM signaled ready".into()).await;
     Ok(())
@@ -75,7 +79,7 @@ pub async fn alive(app: &App, proof: &Proof<'_>, id: &str, progress: Option<f64>
         return Ok(());
     }
     if !found.record.state.is_held() || found.record.epoch != lease.epoch {
-        return Err(holder::ended_or_lost(&found));
+        return Err(holder::refused(app, &found, LeaseWrite::new(lease, LateVerb::Renew)));
     }
     let progress = progress.filter(|progress| progress.is_finite()).map(|progress| progress.clamp(0.0, 100.0));
     let before = match progress {
@@ -108,6 +112,7 @@ async fn sign_of_life(
         return Err(Error::Cancelling);
     }
     if !app.store.machine_seen(lease, ready, progress).await? {
+        app.refusals.note(LeaseWrite::new(lease, LateVerb::Renew));
         return Err(Error::LeaseLost);
     }
     if let Some(worker) = found.record.worker {
@@ -181,7 +186,7 @@ pub async fn measured(
 ) -> Result<(), Error> {
     let (found, lease) = watched(app, watcher, id).await?;
     if !found.record.state.is_held() || found.record.epoch != lease.epoch {
-        return Err(holder::ended_or_lost(&found));
+        return Err(holder::refused(app, &found, LeaseWrite::new(lease, LateVerb::Measure)));
     }
     if let Some(worker) = found.record.worker {
         heard_of(app, worker).await?;
@@ -202,7 +207,10 @@ pub async fn measured(
     }
     match app.store.add_measured(lease, new, MEASURED_MAX).await? {
         true => Ok(()),
-        false => Err(Error::LeaseLost),
+        false => {
+            app.refusals.note(LeaseWrite::new(lease, LateVerb::Measure));
+            Err(Error::LeaseLost)
+        }
     }
 }
 
@@ -219,7 +227,7 @@ pub(crate) async fn begun(app: &App, lease: baton_store::LeaseRef) -> Result<(),
 
 /// The build's certificates, for its holder only; each reading is written down.
 pub async fn certs(app: &App, proof: &Proof<'_>, id: &str) -> Result<bytes::Bytes, Error> {
-    let (found, lease) = holder::lease(app, proof, id).await?;
+    let (found, lease) = holder::lease(app, proof, id, LateVerb::Read).await?;
     let certs = super::files::published(app, &found, baton_store::ArtifactKind::Certs).await?;
     let certs = certs
         .ok_or(Error::NotFound { what: "file", id: "with certificates: the build was submitted without any".into() })?;

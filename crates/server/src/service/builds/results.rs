@@ -1,6 +1,6 @@
 //! How a build ends: with a file, with an error, or back in its queue.
 
-use baton_core::{Epoch, Failure, Reason, State, WorkerId};
+use baton_core::{Epoch, Failure, LateVerb, Reason, State, WorkerId};
 use baton_store::{
     ArtifactKind, ArtifactOwner, BuildSource, Builder, Changes, Completion, LeaseRef, Scope, Verdict, WorkerStatus,
 };
@@ -14,7 +14,8 @@ use super::holder::{self, Proof, ended_or_lost};
 use super::{Found, logs};
 use crate::artifacts::{Sha256Sum, Source, Terms, UploadId};
 use crate::auth::Caller;
-use crate::service::{count_stale, message};
+use crate::refusals::LeaseWrite;
+use crate::service::{message, note_stale};
 use crate::verb_metrics::timed;
 use crate::{App, Error, crash};
 
@@ -130,7 +131,11 @@ async fn bind_if_held(app: &App, proof: &Proof<'_>, id: &str, draft: &File) -> R
     let found = super::find(app, id).await?;
     match is_completed_by(&found, lease) {
         true => same(app, &found, draft.stored.sha256).await,
-        false => Err(ended_or_lost(&found)),
+        false => Err(holder::refused(
+            app,
+            &found,
+            LeaseWrite::new(lease, LateVerb::Artifact).with_bytes(draft.stored.size as usize),
+        )),
     }
 }
 
@@ -210,7 +215,7 @@ pub async fn receive(
         return compare(app, &found, source).await;
     }
     if !found.record.state.is_held() || found.record.epoch != lease.epoch {
-        return Err(ended_or_lost(&found));
+        return Err(holder::refused(app, &found, LeaseWrite::new(lease, LateVerb::Artifact)));
     }
     crash::point("result.begun");
     let namespace = &found.build.submitted.namespace;
@@ -226,7 +231,9 @@ pub async fn receive(
     // The lease ended while the file came, perhaps by the very call that this one repeats.
     let found = super::find(app, id).await?;
     match late {
-        _ if !is_completed_by(&found, lease) => Err(ended_or_lost(&found)),
+        _ if !is_completed_by(&found, lease) => {
+            Err(holder::refused(app, &found, LeaseWrite::new(lease, LateVerb::Artifact)))
+        }
         TooLate::Unread(source) => compare(app, &found, source).await,
         TooLate::Read(sum) => same(app, &found, sum).await,
     }
@@ -251,7 +258,7 @@ pub async fn receive_upload(
         return same_upload(app, &found, upload).await;
     }
     if !found.record.state.is_held() || found.record.epoch != lease.epoch {
-        return Err(ended_or_lost(&found));
+        return Err(holder::refused(app, &found, LeaseWrite::new(lease, LateVerb::Artifact)));
     }
     let namespace = &found.build.submitted.namespace;
     let new = NewFile { namespace, owner: ArtifactOwner::Result(lease), name, terms };
@@ -261,7 +268,7 @@ pub async fn receive_upload(
             let found = super::find(app, id).await?;
             match is_completed_by(&found, lease) {
                 true => same_upload(app, &found, upload).await,
-                false => Err(ended_or_lost(&found)),
+                false => Err(holder::refused(app, &found, LeaseWrite::new(lease, LateVerb::Artifact))),
             }
         }
         Err(other) => Err(other),
@@ -331,7 +338,7 @@ async fn complete_held(app: &App, proof: &Proof<'_>, id: &str, received: Option<
         }
         Verdict::Refused(baton_core::Refused::AlreadyDone) => repeated(app, id, file).await,
         Verdict::Refused(_) | Verdict::Unknown => {
-            count_stale(app, changes.verdicts[0]);
+            note_stale(app, LeaseWrite::new(lease, LateVerb::Complete), changes.verdicts[0]);
             discard(app, file).await;
             Err(ended_or_lost(&super::find(app, id).await?))
         }
@@ -369,7 +376,7 @@ async fn fail_held(app: &App, proof: &Proof<'_>, id: &str, error: &str) -> Resul
         logs::complain(app, lease.run, format!("Build failed: {}", message(error))).await;
     }
     app.metrics.fail.did(&changes.verdicts);
-    if settle(app, &found, lease, &changes).await? {
+    if settle(app, &found, LeaseWrite::new(lease, LateVerb::Fail), &changes).await? {
         ended(app, &found, false).await;
     }
     Ok(())
@@ -384,19 +391,19 @@ async fn abandon_held(app: &App, proof: &Proof<'_>, id: &str, reason: &str) -> R
     let (found, lease) = holder::known_lease(app, proof, id).await?;
     let changes = app.metrics.give_back.at_store(app.store.give_back(vec![(lease, message(reason))])).await?;
     app.metrics.give_back.did(&changes.verdicts);
-    settle(app, &found, lease, &changes).await?;
+    settle(app, &found, LeaseWrite::new(lease, LateVerb::GiveBack), &changes).await?;
     logs::note(app, lease.run, format!("Build given back by its worker: {reason}")).await;
     Ok(())
 }
 
 /// True when it was done now, false when it had been done before.
-async fn settle(app: &App, found: &Found, lease: LeaseRef, changes: &Changes) -> Result<bool, Error> {
-    app.after().changed([lease.run].into_iter(), changes);
+async fn settle(app: &App, found: &Found, write: LeaseWrite<'_>, changes: &Changes) -> Result<bool, Error> {
+    app.after().changed([write.lease.run].into_iter(), changes);
     match changes.verdicts[0] {
         Verdict::Done { .. } => Ok(true),
         Verdict::Refused(baton_core::Refused::AlreadyDone) => Ok(false),
         Verdict::Refused(_) | Verdict::Unknown => {
-            count_stale(app, changes.verdicts[0]);
+            note_stale(app, write, changes.verdicts[0]);
             Err(ended_or_lost(&super::find(app, &found.record.id.to_string()).await?))
         }
     }

@@ -1,6 +1,6 @@
 //! Children: workflows that a workflow starts, under its lease.
 
-use baton_core::Millis;
+use baton_core::{LateVerb, Millis};
 use baton_store::{ChildAnswer, Due, LaneId, LeaseRef, NewChild, NewRun, Page, Scope, StepKind, Submitted, Woken};
 
 use super::super::{payloads, submit};
@@ -8,6 +8,7 @@ use super::start::{Start, check, new_run};
 use super::{check_field, diverged, invalid, refused, too_many};
 use crate::allowance::Admission;
 use crate::auth::Caller;
+use crate::refusals::LeaseWrite;
 use crate::{App, Error};
 
 /// A child to be started.
@@ -79,7 +80,11 @@ pub async fn many(
                 Err(diverged(position, (kind, &remembered), (StepKind::Child, &name)))
             }
             ChildAnswer::TooMany => Err(too_many()),
-            ChildAnswer::Refused(why) => Err(refused(app, why)),
+            ChildAnswer::Refused(why) => {
+                let verb = LateVerb::Child;
+                let write = LeaseWrite { lease, verb, position: Some(position), name: &name, bytes: 0 };
+                Err(refused(app, write, why))
+            }
             ChildAnswer::Unknown => Err(Error::no_run(lease.run)),
         };
     }

@@ -1,18 +1,19 @@
 //! continue_as_new: a workflow ends, and another run goes on in its place with a new input and an empty memory.
 
-use baton_core::State;
+use baton_core::{LateVerb, State};
 use baton_store::{Due, Lane, LeaseRef, NewRun, Submitted};
 use bytes::Bytes;
 
 use super::super::payloads;
 use super::children::note;
 use super::settle_lease;
+use crate::refusals::LeaseWrite;
 use crate::{App, Error};
 
 /// Ends the run and submits the one that goes on.
 pub async fn one(app: &App, lease: LeaseRef, input: Bytes) -> Result<Submitted, Error> {
     payloads::check(app, &input)?;
-    let run = lease.run;
+    let (run, bytes) = (lease.run, input.len());
     let record = app.store.run(run).await?.ok_or_else(|| Error::no_run(run))?;
     // The queue of a lane is known once its name is.
     app.lanes.name(record.lane).await?.ok_or(Error::Internal)?;
@@ -33,7 +34,8 @@ pub async fn one(app: &App, lease: LeaseRef, input: Bytes) -> Result<Submitted, 
     let continuing = app.store.continue_as_new(lease, next, app.entropy.bits());
     let mut answer = app.metrics.complete.at_store(continuing).await?;
     let Some(next) = answer.next else {
-        settle_lease(app, run, answer.verdict).await?;
+        let write = LeaseWrite::new(lease, LateVerb::ContinueAsNew).with_bytes(bytes);
+        settle_lease(app, write, answer.verdict).await?;
         return Err(Error::LeaseLost);
     };
     if next.is_new {

@@ -1,11 +1,12 @@
 //! The ends of a lease: complete, fail, cancelled, give back. The kernel's verbs, in the words of workflows.
 
-use baton_core::{Failure, Millis, Reason, RunId, State, retry};
+use baton_core::{Failure, LateVerb, Millis, Reason, State, retry};
 use baton_store::{Changes, Completion, LeaseRef, StoreResult, Verdict};
 
-use super::super::{check_text, message, payloads};
+use super::super::{Report, check_text, message, payloads};
 use super::{in_field, invalid, settle_lease};
 use crate::app::RESULT_BATCH;
+use crate::refusals::LeaseWrite;
 use crate::verb_metrics::Verb;
 use crate::verb_metrics::timed_each;
 use crate::{App, Error};
@@ -32,13 +33,13 @@ pub async fn complete(app: &App, done: Vec<Completion>) -> Result<Vec<Result<Sta
 }
 
 async fn complete_kept(app: &App, done: Vec<Completion>) -> Result<Vec<Result<State, Error>>, Error> {
-    let runs: Vec<_> = done.iter().map(|completion| completion.lease.run).collect();
+    let writes = writes(LateVerb::Complete, &done);
     let mut verdicts = Vec::with_capacity(done.len());
     let mut done = done.into_iter().peekable();
     while done.peek().is_some() {
         verdicts.extend(app.completions.call(done.by_ref().take(RESULT_BATCH).collect()).await?);
     }
-    settled(app, runs, verdicts).await
+    settled(app, writes, verdicts).await
 }
 
 /// The completion of a run, if its output is not too large.
@@ -65,25 +66,26 @@ pub fn failure(failed: Failed, now: Millis) -> Result<Failure, Error> {
 /// Fails attempts; one answer for each.
 pub async fn fail(app: &App, failed: Vec<(LeaseRef, Failure)>) -> Result<Vec<Result<State, Error>>, Error> {
     let fail = &app.metrics.fail;
-    timed_each!(fail, end(app, fail, runs(&failed), app.store.fail(failed, app.entropy.die())))
+    timed_each!(fail, end(app, fail, writes(LateVerb::Fail, &failed), app.store.fail(failed, app.entropy.die())))
 }
 
 /// Ends runs whose workflows have cleaned up after they were cancelled; one answer for each.
 pub async fn cancelled(app: &App, leases: Vec<(LeaseRef, String)>) -> Result<Vec<Result<State, Error>>, Error> {
     let cancel = &app.metrics.cancel;
-    let (runs, leases) = (runs(&leases), worded(leases));
-    timed_each!(cancel, end(app, cancel, runs, app.store.cancelled(leases)))
+    let (writes, leases) = (writes(LateVerb::Cancelled, &leases), worded(leases));
+    timed_each!(cancel, end(app, cancel, writes, app.store.cancelled(leases)))
 }
 
 /// Gives runs back; one answer for each.
 pub async fn give_back(app: &App, leases: Vec<(LeaseRef, String)>) -> Result<Vec<Result<State, Error>>, Error> {
     let give_back = &app.metrics.give_back;
-    let (runs, leases) = (runs(&leases), worded(leases));
-    timed_each!(give_back, end(app, give_back, runs, app.store.give_back(leases)))
+    let (writes, leases) = (writes(LateVerb::GiveBack, &leases), worded(leases));
+    timed_each!(give_back, end(app, give_back, writes, app.store.give_back(leases)))
 }
 
-fn runs<T>(leases: &[(LeaseRef, T)]) -> Vec<RunId> {
-    leases.iter().map(|(lease, _)| lease.run).collect()
+fn writes<T: Report>(verb: LateVerb, reports: &[T]) -> Vec<LeaseWrite<'static>> {
+    let write = |(lease, bytes)| LeaseWrite::new(lease, verb).with_bytes(bytes);
+    reports.iter().map(|report| write(report.under())).collect()
 }
 
 fn worded(leases: Vec<(LeaseRef, String)>) -> Vec<(LeaseRef, String)> {
@@ -94,19 +96,23 @@ fn worded(leases: Vec<(LeaseRef, String)>) -> Vec<(LeaseRef, String)> {
 async fn end(
     app: &App,
     verb: &Verb,
-    runs: Vec<RunId>,
+    writes: Vec<LeaseWrite<'static>>,
     ending: impl Future<Output = StoreResult<Changes>>,
 ) -> Result<Vec<Result<State, Error>>, Error> {
     let changes = verb.at_store(ending).await?;
     verb.did(&changes.verdicts);
-    app.after().changed(runs.iter().copied(), &changes);
-    settled(app, runs, changes.verdicts).await
+    app.after().changed(writes.iter().map(|write| write.lease.run), &changes);
+    settled(app, writes, changes.verdicts).await
 }
 
-async fn settled(app: &App, runs: Vec<RunId>, verdicts: Vec<Verdict>) -> Result<Vec<Result<State, Error>>, Error> {
-    let mut answers = Vec::with_capacity(runs.len());
-    for (run, verdict) in runs.into_iter().zip(verdicts) {
-        answers.push(settle_lease(app, run, verdict).await.map(|outcome| outcome.state));
+async fn settled(
+    app: &App,
+    writes: Vec<LeaseWrite<'static>>,
+    verdicts: Vec<Verdict>,
+) -> Result<Vec<Result<State, Error>>, Error> {
+    let mut answers = Vec::with_capacity(writes.len());
+    for (write, verdict) in writes.into_iter().zip(verdicts) {
+        answers.push(settle_lease(app, write, verdict).await.map(|outcome| outcome.state));
     }
     Ok(answers)
 }

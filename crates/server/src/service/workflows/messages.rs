@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use baton_core::LateVerb;
 use baton_proto::CLAIM_WAIT_MS_MAX;
 use baton_store::{LeaseRef, Message};
 use tokio::time::Instant;
 
 use super::super::payloads;
+use crate::refusals::LeaseWrite;
 use crate::{App, Error};
 
 /// How often messages are looked for when another server may bring them.
@@ -41,7 +43,7 @@ pub(crate) async fn check_live(app: &App, lease: LeaseRef) -> Result<(), Error> 
     match record.state.is_held() && record.epoch == lease.epoch {
         true => Ok(()),
         false => {
-            app.metrics.lease_refusals.inc();
+            app.refusals.note(LeaseWrite::new(lease, LateVerb::Read));
             Err(Error::LeaseLost)
         }
     }

@@ -16,10 +16,11 @@ pub mod start;
 pub mod steps;
 pub mod suspend;
 
-use baton_core::{Refused, RunId, State};
+use baton_core::{Refused, State};
 use baton_store::{LaneName, POSITIONS_MAX, StepKind, Verdict};
 
-use super::{Outcome, check_name, count_stale, settle};
+use super::{Outcome, check_name, note_stale, settle};
+use crate::refusals::LeaseWrite;
 use crate::{App, Error};
 
 /// Stands before the version in the type of a pinned run.
@@ -44,8 +45,8 @@ pub(crate) fn in_field(field: &'static str, error: Error) -> Error {
 }
 
 /// What a refusal means to the holder of a lease. A run that has ended has no lease any more, whatever it ended as.
-pub(crate) fn refused(app: &App, refused: Refused) -> Error {
-    count_stale(app, Verdict::Refused(refused));
+pub(crate) fn refused(app: &App, write: LeaseWrite<'_>, refused: Refused) -> Error {
+    note_stale(app, write, Verdict::Refused(refused));
     match refused {
         Refused::StaleLease | Refused::NotHeld | Refused::Ended | Refused::AlreadyDone => Error::LeaseLost,
         Refused::Cancelling => Error::Cancelling,
@@ -54,8 +55,8 @@ pub(crate) fn refused(app: &App, refused: Refused) -> Error {
 }
 
 /// As [`settle`], for the holder of a lease.
-pub(crate) async fn settle_lease(app: &App, run: RunId, verdict: Verdict) -> Result<Outcome, Error> {
-    match settle(app, run, verdict).await {
+pub(crate) async fn settle_lease(app: &App, write: LeaseWrite<'_>, verdict: Verdict) -> Result<Outcome, Error> {
+    match settle(app, write, verdict).await {
         Err(Error::Ended(_)) => Err(Error::LeaseLost),
         other => other,
     }

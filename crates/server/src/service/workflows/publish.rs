@@ -1,13 +1,13 @@
 //! publish: what a workflow shows to those who ask.
 
-use baton_core::Millis;
-use baton_core::RunId;
+use baton_core::{LateVerb, Millis, RunId};
 use baton_store::{LeaseRef, Scope, Verdict};
 use bytes::Bytes;
 
 use super::super::{payloads, visible};
 use super::refused;
 use crate::auth::Caller;
+use crate::refusals::LeaseWrite;
 use crate::{App, Error};
 
 /// Publishes values; one answer for each. The last one of a run counts.
@@ -18,12 +18,12 @@ pub async fn many(app: &App, published: Vec<(LeaseRef, Bytes)>) -> Result<Vec<Re
 }
 
 async fn write(app: &App, published: Vec<(LeaseRef, Bytes)>) -> Result<Vec<Result<(), Error>>, Error> {
-    let runs: Vec<_> = published.iter().map(|(lease, _)| lease.run).collect();
+    let asked: Vec<_> = published.iter().map(|(lease, value)| (*lease, value.len())).collect();
     let verdicts = app.store.publish(published).await?;
-    let settled = verdicts.into_iter().zip(runs).map(|(verdict, run)| match verdict {
+    let settled = verdicts.into_iter().zip(asked).map(|(verdict, (lease, bytes))| match verdict {
         Verdict::Done { .. } => Ok(()),
-        Verdict::Refused(why) => Err(refused(app, why)),
-        Verdict::Unknown => Err(Error::no_run(run)),
+        Verdict::Refused(why) => Err(refused(app, LeaseWrite::new(lease, LateVerb::Publish).with_bytes(bytes), why)),
+        Verdict::Unknown => Err(Error::no_run(lease.run)),
     });
     Ok(settled.collect())
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use baton_core::Millis;
 use baton_core::payload::REFERENCE_BYTES;
 use baton_core::retry::{INTERVAL_MS_MAX, RetryPolicy};
+use baton_core::{LateVerb, Millis};
 use baton_store::{LeaseRef, Step, StepAnswer, StepChange, StepKind, StepWrite, Store};
 use bytes::Bytes;
 
@@ -14,6 +14,7 @@ use super::{check_field, diverged, in_field, invalid, refused, too_many};
 use crate::app::RESULT_BATCH;
 use crate::coalesce::{Coalescer, Item};
 use crate::metrics::Metrics;
+use crate::refusals::LeaseWrite;
 use crate::verb_metrics::timed_each;
 use crate::{App, Error};
 
@@ -199,23 +200,32 @@ fn output(write: &mut StepWrite) -> Option<&mut Bytes> {
 async fn write(app: &App, writes: Vec<StepWrite>) -> Result<Vec<Result<Remembered, Error>>, Error> {
     let asked: Vec<_> = writes
         .iter()
-        .map(|write| (write.lease, write.position, write.kind, write.name.clone(), write.journal_bytes_max))
+        .map(|write| {
+            let asked = (write.lease, write.position, write.kind, write.name.clone(), write.journal_bytes_max);
+            (asked, write.bytes())
+        })
         .collect();
     let mut answers = Vec::with_capacity(writes.len());
     let mut writes = writes.into_iter().peekable();
     while writes.peek().is_some() {
         answers.extend(app.step_writes.call(writes.by_ref().take(RESULT_BATCH).collect()).await?);
     }
-    let settled = answers.into_iter().zip(asked).map(|(answer, (lease, position, kind, name, limit))| match answer {
-        StepAnswer::Remembered { step, existed } => Ok(Remembered { step, existed }),
-        StepAnswer::Diverged { kind: other, name: remembered } => {
-            Err(diverged(position, (other, &remembered), (kind, &name)))
+    let settled = answers.into_iter().zip(asked).map(|(answer, (asked, bytes))| {
+        let (lease, position, kind, name, limit) = asked;
+        match answer {
+            StepAnswer::Remembered { step, existed } => Ok(Remembered { step, existed }),
+            StepAnswer::Diverged { kind: other, name: remembered } => {
+                Err(diverged(position, (other, &remembered), (kind, &name)))
+            }
+            StepAnswer::Taken { position } => Err(Error::SignalTaken { position }),
+            StepAnswer::TooMany => Err(too_many()),
+            StepAnswer::JournalFull { bytes } => Err(Error::JournalFull { bytes, limit: limit.unwrap_or_default() }),
+            StepAnswer::Refused(why) => {
+                let write = LeaseWrite { lease, verb: LateVerb::Step, position: Some(position), name: &name, bytes };
+                Err(refused(app, write, why))
+            }
+            StepAnswer::Unknown => Err(Error::no_run(lease.run)),
         }
-        StepAnswer::Taken { position } => Err(Error::SignalTaken { position }),
-        StepAnswer::TooMany => Err(too_many()),
-        StepAnswer::JournalFull { bytes } => Err(Error::JournalFull { bytes, limit: limit.unwrap_or_default() }),
-        StepAnswer::Refused(why) => Err(refused(app, why)),
-        StepAnswer::Unknown => Err(Error::no_run(lease.run)),
     });
     Ok(settled.collect())
 }

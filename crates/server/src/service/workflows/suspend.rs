@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use baton_core::retry::INTERVAL_MS_MAX;
-use baton_core::{Millis, State};
+use baton_core::{LateVerb, Millis, State};
 use baton_store::{Due, Message, StepKind, Store, SuspendAnswer, Suspension};
 use bytes::Bytes;
 
@@ -12,6 +12,7 @@ use super::{check_field, diverged, invalid, refused, too_many};
 use crate::app::RESULT_BATCH;
 use crate::coalesce::{Coalescer, Item};
 use crate::metrics::Metrics;
+use crate::refusals::LeaseWrite;
 use crate::verb_metrics::timed_each;
 use crate::{App, Error};
 
@@ -92,7 +93,7 @@ pub async fn many(app: &App, suspensions: Vec<Suspension>) -> Result<Vec<Result<
 }
 
 async fn each_held(app: &App, suspensions: Vec<Suspension>) -> Result<Vec<Result<Suspended, Error>>, Error> {
-    let asked: Vec<_> = suspensions.iter().map(|suspension| (suspension.lease.run, names(suspension))).collect();
+    let asked: Vec<_> = suspensions.iter().map(|suspension| (suspension.lease, names(suspension))).collect();
     let mut answers = Vec::with_capacity(suspensions.len());
     let mut suspensions = suspensions.into_iter().peekable();
     while suspensions.peek().is_some() {
@@ -100,7 +101,7 @@ async fn each_held(app: &App, suspensions: Vec<Suspension>) -> Result<Vec<Result
     }
     let news = payloads::fitting(app, answers.iter_mut().flat_map(news));
     payloads::fill(app, news).await?;
-    let settled = answers.into_iter().zip(asked).map(|(answer, (run, names))| match answer {
+    let settled = answers.into_iter().zip(asked).map(|(answer, (lease, names))| match answer {
         SuspendAnswer::Suspended { until } => Ok(Suspended::Until(until)),
         SuspendAnswer::News(messages) => Ok(Suspended::News(messages)),
         SuspendAnswer::Diverged { position, kind, name } => {
@@ -108,8 +109,8 @@ async fn each_held(app: &App, suspensions: Vec<Suspension>) -> Result<Vec<Result
             Err(diverged(position, (kind, &name), (StepKind::Sleep, asked)))
         }
         SuspendAnswer::TooMany => Err(too_many()),
-        SuspendAnswer::Refused(why) => Err(refused(app, why)),
-        SuspendAnswer::Unknown => Err(Error::no_run(run)),
+        SuspendAnswer::Refused(why) => Err(refused(app, LeaseWrite::new(lease, LateVerb::Sleep), why)),
+        SuspendAnswer::Unknown => Err(Error::no_run(lease.run)),
     });
     Ok(settled.collect())
 }
