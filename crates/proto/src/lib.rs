@@ -6,6 +6,7 @@
 #![warn(missing_docs)]
 
 mod admin;
+mod attention;
 mod build;
 mod build_answers;
 mod bulk;
@@ -26,6 +27,7 @@ pub mod words;
 mod work;
 
 pub use admin::*;
+pub use attention::{Attention, Finding};
 pub use build::*;
 pub use build_answers::*;
 pub use bulk::*;

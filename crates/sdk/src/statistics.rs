@@ -1,6 +1,6 @@
 //! Numbers as series.
 
-use baton_proto::{Statistics, Time};
+use baton_proto::{Attention, Statistics, Time};
 
 use crate::client::Call;
 use crate::filter::Query;
@@ -53,6 +53,11 @@ impl Client {
     /// Numbers about queues, workers and pools, as series.
     pub async fn statistics(&self, filter: &StatisticsFilter) -> Result<Statistics, ClientError> {
         self.json(Call::get(filter.path())).await
+    }
+
+    /// What is wrong now, worst first: of a namespace, or of all the key is good for.
+    pub async fn attention(&self, namespace: Option<&str>) -> Result<Attention, ClientError> {
+        self.json(Call::get(Query::new("/api/v1/attention").add("namespace", namespace).path)).await
     }
 }
 

@@ -112,6 +112,8 @@ pub struct Parts {
     pub uploads: Uploads,
     pub counted: service::builds::overview::Counted,
     pub key_workers: service::builds::git::KeyWorkers,
+    /// What needed somebody a moment ago.
+    pub(crate) attention: service::attention::Looked,
     /// Who waits for lines of a build's log.
     pub log_news: Watchers,
     pub watchers: Arc<Watchers>,
@@ -262,6 +264,7 @@ impl App {
             uploads: Uploads::new(storage.clone(), upload_limits(&settings), entropy.clone()),
             counted: service::builds::overview::Counted::default(),
             key_workers: service::builds::git::KeyWorkers::default(),
+            attention: service::attention::Looked::default(),
             log_news: Watchers::default(),
             refusals: Refusals::start(store.clone(), events.clone(), metrics.clone()),
             events: events.clone(),

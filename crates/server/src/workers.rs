@@ -10,6 +10,8 @@ use baton_core::{Millis, WorkerId};
 use baton_store::{Store, StoreResult, Worker, WorkerStatus};
 use tokio::sync::Notify;
 
+use crate::heartbeats::Heartbeats;
+
 /// Most workers remembered; beyond it the memory starts anew.
 const REMEMBERED_MAX: usize = 100_000;
 
@@ -48,6 +50,8 @@ pub struct KnownWorker {
     renewed: Mutex<Option<Instant>>,
     /// A sign of life of it is on its way to the store.
     pub(crate) is_renewing: AtomicBool,
+    /// When it was heard of lately.
+    pub(crate) heartbeats: Heartbeats,
 }
 
 impl KnownWorker {
@@ -101,6 +105,7 @@ impl From<Worker> for KnownWorker {
             status: Mutex::new(worker.status),
             renewed: Mutex::default(),
             is_renewing: AtomicBool::new(false),
+            heartbeats: Heartbeats::default(),
         }
     }
 }

@@ -167,6 +167,8 @@ pub trait Store:
     async fn set_queue(&self, namespace: &str, name: &str, change: QueueChange) -> StoreResult<Queue>;
     /// How many runs of each queue wait, are held, sleep, and since when the oldest claimable one waits. Counting stops at `cap`.
     async fn depths(&self, queues: &[QueueId], cap: u64) -> StoreResult<Vec<Depth>>;
+    /// What could be claimed in each lane, and since when the oldest of it waits. Counting stops at `cap`.
+    async fn lane_depths(&self, lanes: &[LaneId], cap: u64) -> StoreResult<Vec<LaneDepth>>;
 
     // ---- the kernel
 

@@ -266,6 +266,7 @@ async fn exercise(store: &dyn Store, lanes: &[Lane]) {
         store.runs(&RunFilter { lanes: Some(lane_ids.clone()), ..filter }, page).await.unwrap();
     }
     store.depths(&[lanes[0].queue], 1_000).await.unwrap();
+    store.lane_depths(&lane_ids, 1_000).await.unwrap();
     store.retain(1 << 41, 1 << 41, 1 << 41, 100).await.unwrap();
 }
 

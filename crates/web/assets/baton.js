@@ -184,6 +184,7 @@
         field.after(words); field.focus();
         return;
       }
+      for (const box of $$("input.edit", form)) box.defaultValue = box.value;
       form.closest("dialog")?.close();
       if (told.html) { show(told.html); return; }
       if (told.said) toast(told.said);
@@ -303,6 +304,9 @@
     else return;
     event.preventDefault();
   });
+
+  // A number that was typed and not saved is left as it was.
+  document.addEventListener("focusout", (event) => { if (event.target.matches("input.edit")) event.target.value = event.target.defaultValue; });
 
   // ---- keys
 

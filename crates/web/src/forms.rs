@@ -2,6 +2,7 @@
 
 use axum::extract::{FromRequest, Request};
 use axum::response::{IntoResponse, Redirect, Response};
+use baton_proto::NAMESPACE_DEFAULT;
 use baton_server::{App, Error, face};
 use http::header::ACCEPT;
 use http::{Extensions, HeaderMap, StatusCode};
@@ -47,6 +48,11 @@ impl Form {
     /// A field, if it is not empty.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.fields.get(name)
+    }
+
+    /// The namespace that it is about: the one it names, or the caller's own.
+    pub fn namespace(&self) -> &str {
+        self.get("ns").or(self.visitor.caller.namespace.as_deref()).unwrap_or(NAMESPACE_DEFAULT)
     }
 
     /// How it went: a sentence for the script, or the page where one goes on.

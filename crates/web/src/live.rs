@@ -63,6 +63,7 @@ struct Key {
     scopes: String,
     namespace: String,
     address: String,
+    base: String,
     zone: String,
 }
 
@@ -108,6 +109,7 @@ fn shared(view: &View, place: Place, address: String) -> Result<watch::Receiver<
         scopes: format!("{:?}", view.caller.scopes),
         namespace: view.namespace.clone(),
         address,
+        base: view.base.clone(),
         zone: view.zone.iana_name().unwrap_or_default().to_owned(),
     };
     let mut followed = FOLLOWED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -17,6 +17,8 @@ const ZONE: &str = "baton_zone";
 const THEME: &str = "baton_theme";
 /// How long a namespace may be.
 const NAMESPACE_MAX: usize = 200;
+/// How long the name of a host may be.
+const HOST_MAX: usize = 255;
 
 /// Who looks at what, from where.
 #[derive(Clone, Debug)]
@@ -31,6 +33,8 @@ pub struct View {
     pub path: String,
     /// Its query.
     pub query: Query,
+    /// Where the browser reached this server: `http://127.0.0.1:7400`.
+    pub base: String,
     /// The reader's time zone.
     pub zone: TimeZone,
     /// `dark`, `light`, or what the system says.
@@ -58,6 +62,7 @@ impl View {
             namespace,
             path: uri.path().to_owned(),
             query,
+            base: base(app, headers),
             zone: zone.unwrap_or(TimeZone::UTC),
             theme,
             now: app.time.now().await?,
@@ -104,4 +109,15 @@ impl View {
     pub fn here_with(&self, name: &str, value: &str) -> String {
         self.query.without("after").without("before").with(name, value).at(&self.path)
     }
+}
+
+/// The address in the browser, as far as its requests tell.
+fn base(app: &App, headers: &HeaderMap) -> String {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let is_plain = |host: &&str| {
+        host.len() <= HOST_MAX && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte))
+    };
+    let host = text("host").filter(is_plain).unwrap_or(&app.settings.listen);
+    let is_encrypted = app.tls.get().is_some() || text("x-forwarded-proto") == Some("https");
+    format!("{}://{host}", if is_encrypted { "https" } else { "http" })
 }

@@ -5,7 +5,7 @@ mod tls;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use baton::proto::{KeyView, PAGE_MAX, PoolView, SecretStatus, StorageState};
+use baton::proto::{Attention, KeyView, PAGE_MAX, PoolView, SecretStatus, StorageState};
 use baton::{Client, ClientError};
 use baton_core::pools::RunnerState;
 use baton_server::artifacts::Storage;
@@ -111,6 +111,7 @@ pub async fn doctor(connection: &Connection, args: DoctorArgs) -> Result<(), Exi
         checks.push(check_store_behind(&client).await);
         checks.extend(check_storage_behind(&client).await);
         checks.push(check_key(&client, key.is_some(), connection).await);
+        checks.extend(check_attention(&client).await);
         checks.extend(check_pools(&client).await);
         checks.extend(check_legacy_auth(&client).await);
         checks.extend(check_expiry(&client).await);
@@ -341,6 +342,46 @@ fn master_key(status: &SecretStatus, now: i64) -> Check {
             ),
         ),
         _ => Check::ok(name, found),
+    }
+}
+
+/// What needs somebody, as the server sees it. Nothing from a server that does not say it. What stands in other checks is left out.
+async fn check_attention(client: &Client) -> Vec<Check> {
+    let Ok(attention) = client.attention(None).await else { return Vec::new() };
+    attended(&attention)
+}
+
+fn attended(attention: &Attention) -> Vec<Check> {
+    const ELSEWHERE: [&str; 5] = ["disk_full", "storage_failing", "schema_newer", "master_key", "pool_refused"];
+    let name = "work";
+    let told = attention.findings.iter().filter(|finding| !ELSEWHERE.contains(&finding.code.as_str()));
+    let mut checks: Vec<Check> = told
+        .map(|finding| {
+            let since = finding.since.map_or_else(String::new, |at| format!(", since {at}"));
+            Check::warn(name, format!("{}: {}{since}", finding.subject, finding.message), advice(&finding.code))
+        })
+        .collect();
+    match attention.more {
+        0 => {}
+        more => checks.push(Check::warn(name, format!("{more} more of this kind"), "GET /api/v1/attention has them")),
+    }
+    if checks.is_empty() {
+        checks.push(Check::ok(name, "nothing needs attention"));
+    }
+    checks
+}
+
+/// What helps against a finding.
+fn advice(code: &str) -> &'static str {
+    match code {
+        "type_unserved" => "start a worker that serves it, or cancel what waits: `baton run list --state pending`",
+        "queue_paused" => "`baton queue resume QUEUE` lets it hand out work again",
+        "queue_stuck" => "start more workers, or let them hold more at once",
+        "namespace_disabled" => "`baton namespace enable NAMESPACE`",
+        "worker_silent" | "worker_unfit" => "`baton worker get ID` has what is known of it",
+        "schedule_late" | "schedule_paused" => "`baton schedule get ID`",
+        "webhook_failing" | "webhook_paused" => "`baton webhook get ID` says what its target answers",
+        _ => "the dashboard shows it",
     }
 }
 

@@ -1,5 +1,6 @@
 //! The HTTP face: decode, authenticate, one service call, encode. The files mirror the routes.
 
+mod attention;
 mod builds;
 mod bulk;
 mod cors;

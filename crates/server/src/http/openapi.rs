@@ -13,8 +13,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::{
-    builds, bulk, events, keys, leases, namespaces, operations, pools, queues, runs, schedules, secrets, settings,
-    statistics, webhooks, workers,
+    attention, builds, bulk, events, keys, leases, namespaces, operations, pools, queues, runs, schedules, secrets,
+    settings, statistics, webhooks, workers,
 };
 use crate::App;
 
@@ -110,6 +110,7 @@ pub(super) fn documented() -> (Router<App>, serde_json::Value) {
         .routes(routes!(bulk::get))
         .routes(routes!(bulk::stop))
         .routes(routes!(statistics::get))
+        .routes(routes!(attention::get))
         .routes(routes!(namespaces::create, namespaces::list))
         .routes(routes!(namespaces::get, namespaces::change))
         .routes(routes!(namespaces::disable))

@@ -1,5 +1,6 @@
 //! The service verbs, one file each. A face decodes, authenticates, calls one of these, and encodes.
 
+pub mod attention;
 pub mod audit;
 pub mod builds;
 pub mod bulk;
@@ -7,6 +8,7 @@ pub mod cancel;
 pub mod claim;
 pub mod complete;
 pub mod custody;
+pub mod coverage;
 pub mod events;
 pub mod explain;
 pub mod fail;

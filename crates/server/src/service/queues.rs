@@ -2,7 +2,7 @@
 
 use baton_core::Millis;
 use baton_proto::{Event, PauseQueue, QueueLimits, QueueView, Time};
-use baton_store::{Depth, Page, Queue, QueueChange, QueueId, Scope};
+use baton_store::{AuditRecord, Depth, Page, Queue, QueueChange, QueueId, Scope};
 
 use super::{audit, check_name, page_of};
 use crate::auth::Caller;
@@ -11,6 +11,8 @@ use crate::{App, Error};
 
 /// Counting stops here: a longer queue is shown as this long.
 const DEPTH_CAP: u64 = 1_000_000;
+/// Lines of the audit log that are looked at for who changed a limit.
+const AUDIT_LINES_LOOKED_AT: usize = 100;
 
 /// The queues the caller may see, after the one with the number of the cursor.
 pub async fn list(
@@ -19,16 +21,28 @@ pub async fn list(
     namespace: Option<&str>,
     page: Page<QueueId>,
 ) -> Result<(Vec<QueueView>, Option<QueueId>), Error> {
+    let (queues, next, _) = counted(app, caller, namespace, page).await?;
+    Ok((queues, next))
+}
+
+/// As [`list`], and how many there are in all.
+pub async fn counted(
+    app: &App,
+    caller: &Caller,
+    namespace: Option<&str>,
+    page: Page<QueueId>,
+) -> Result<(Vec<QueueView>, Option<QueueId>, usize), Error> {
     caller.has(Scope::Read)?;
     if let Some(namespace) = namespace {
         caller.may(Scope::Read, namespace)?;
     }
     let queues = app.store.queues(namespace.or(caller.namespace.as_deref())).await?;
+    let total = queues.len();
     let (queues, next) = page_of(queues, page, |queue| queue.id)?;
     let ids: Vec<_> = queues.iter().map(|queue| queue.id).collect();
     let depths = app.store.depths(&ids, DEPTH_CAP).await?;
     let now = app.store.now().await?;
-    Ok((queues.into_iter().zip(depths).map(|(queue, depth)| view(app, queue, depth, now)).collect(), next))
+    Ok((queues.into_iter().zip(depths).map(|(queue, depth)| view(app, queue, depth, now)).collect(), next, total))
 }
 
 /// One queue.
@@ -96,6 +110,46 @@ pub async fn limit(
     };
     let detail = serde_json::to_string(&limits).unwrap_or_default();
     set(app, caller, namespace, name, change, "queue.limit", &detail).await
+}
+
+/// As [`limit`], unless somebody else has changed one of these limits since they were `seen`: of two who change the same at
+/// once the second is told.
+pub async fn limit_if(
+    app: &App,
+    caller: &Caller,
+    namespace: &str,
+    name: &str,
+    limits: QueueLimits,
+    seen: QueueLimits,
+) -> Result<QueueView, Error> {
+    let now = get(app, caller, namespace, name).await?;
+    let differs = |is: String, seen: Option<String>| seen.filter(|seen| *seen != is).map(|_| is);
+    let shown = |value: Option<String>| value.unwrap_or_else(|| "no limit".into());
+    let backlog = differs(now.backlog_max.to_string(), seen.backlog_max.map(|seen| shown(seen.map(|n| n.to_string()))));
+    let rate = differs(
+        shown(now.rate_per_second.map(|rate| rate.to_string())),
+        seen.rate_per_second.map(|seen| shown(seen.map(|rate| rate.to_string()))),
+    );
+    let keys = differs(
+        shown(now.key_limit.map(|limit| limit.to_string())),
+        seen.key_limit.map(|seen| shown(seen.map(|limit| limit.to_string()))),
+    );
+    if let Some(is) = backlog.or(rate).or(keys) {
+        let who = last_limited_by(app, namespace, name).await?.unwrap_or_else(|| "somebody".into());
+        return Err(Error::Conflict(format!("{who} was faster and has set it to {is}; nothing was changed")));
+    }
+    limit(app, caller, namespace, name, limits).await
+}
+
+/// The key that changed the limits of a queue last, if that is not long ago.
+async fn last_limited_by(app: &App, namespace: &str, name: &str) -> Result<Option<String>, Error> {
+    let lines = app.store.audit_log(Page { after: None, limit: AUDIT_LINES_LOOKED_AT }, false).await?;
+    let is_it = |line: &AuditRecord| {
+        line.entry.action == "queue.limit"
+            && line.entry.subject == name
+            && line.entry.namespace.as_deref() == Some(namespace)
+    };
+    Ok(lines.into_iter().find(is_it).map(|line| line.entry.actor))
 }
 
 async fn set(

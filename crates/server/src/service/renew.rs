@@ -208,11 +208,13 @@ pub(crate) fn wait_ms_max(app: &App) -> u64 {
 }
 
 async fn renew(app: &App, known: &KnownWorker, beat: Beat) -> Result<Alive, Error> {
-    let ttl_ms = beat.ttl_ms;
+    let (ttl_ms, health) = (beat.ttl_ms, beat.health);
     let begun = std::time::Instant::now();
     let answer = app.renewals.call_one(beat).await;
     app.metrics.renew.took(begun);
-    alive(app, known, ttl_ms, answer.inspect_err(|error| app.hearing.note(error))?)
+    let alive = alive(app, known, ttl_ms, answer.inspect_err(|error| app.hearing.note(error))?)?;
+    known.heartbeats.note(app.statistics.now(), health);
+    Ok(alive)
 }
 
 /// What the answer to a sign of life means.

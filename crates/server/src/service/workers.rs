@@ -4,10 +4,10 @@ use baton_core::{RunId, State, WorkerId};
 use baton_proto::{HealthReport, Time, WorkerView};
 use baton_store::{Page, RunFilter, Scope, Worker, WorkerChange, WorkerFilter, WorkerStatus};
 
-use super::audit;
+use super::{audit, worker_id};
 use crate::auth::Caller;
 use crate::events::Kind;
-use crate::{App, Error};
+use crate::{App, Error, Heard};
 
 /// Workers that are looked at in one go.
 const PAGE_WORKERS: usize = 1_000;
@@ -51,6 +51,13 @@ pub async fn list(
 /// One worker.
 pub async fn get(app: &App, caller: &Caller, worker: WorkerId) -> Result<WorkerView, Error> {
     Ok(view(visible(app, caller, Scope::Read, worker).await?))
+}
+
+/// What this server has heard of a worker lately: nothing when it talks to another server.
+pub fn heard(app: &App, caller: &Caller, worker: &WorkerView) -> Result<Heard, Error> {
+    caller.may(Scope::Read, &worker.namespace)?;
+    let known = worker_id(&worker.id).ok().and_then(|id| app.workers.seen(id));
+    Ok(known.map(|known| known.heartbeats.heard()).unwrap_or_default())
 }
 
 async fn visible(app: &App, caller: &Caller, scope: Scope, worker: WorkerId) -> Result<Worker, Error> {
@@ -180,7 +187,7 @@ async fn get_after(app: &App, worker: WorkerId) -> Result<WorkerView, Error> {
     Ok(view(app.store.worker(worker).await?.ok_or_else(|| Error::no_worker(worker))?))
 }
 
-fn view(worker: Worker) -> WorkerView {
+pub(super) fn view(worker: Worker) -> WorkerView {
     WorkerView {
         id: worker.id.to_string(),
         namespace: worker.namespace,

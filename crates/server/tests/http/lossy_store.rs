@@ -445,6 +445,7 @@ passing_on! {
     fn queues(namespace: Option<&str>) -> Vec<Queue>;
     fn set_queue(namespace: &str, name: &str, change: QueueChange) -> Queue;
     fn depths(queues: &[QueueId], cap: u64) -> Vec<Depth>;
+    fn lane_depths(lanes: &[LaneId], cap: u64) -> Vec<LaneDepth>;
     fn submit(submissions: Vec<Submission>) -> Vec<SubmitAnswer>;
     fn submitted(keys: Vec<Idempotency>) -> Vec<Option<(Submitted, bool)>>;
     fn give_back_unheard(leases: Vec<LeaseRef>, why: &str) -> Woken;

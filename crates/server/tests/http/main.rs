@@ -2,6 +2,7 @@
 
 mod harness;
 
+mod attention;
 mod breaking;
 mod builds;
 mod bulk;

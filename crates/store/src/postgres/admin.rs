@@ -12,8 +12,8 @@ use super::pool::{Outcome, retried};
 use super::rows::{self, clean, to_json};
 use super::sql;
 use crate::{
-    AuditEntry, AuditRecord, Depth, Key, Lane, LaneId, LaneName, Look, NewKey, Page, Queue, QueueChange, QueueId,
-    Retained, Rotation, StoreError,
+    AuditEntry, AuditRecord, Depth, Key, Lane, LaneDepth, LaneId, LaneName, Look, NewKey, Page, Queue, QueueChange,
+    QueueId, Retained, Rotation, StoreError,
 };
 
 impl PostgresStore {
@@ -124,6 +124,21 @@ impl PostgresStore {
                 scheduled: row.try_get::<_, i64>("scheduled")? as u64,
                 held: row.try_get::<_, i64>("held")? as u64,
                 sleeping: row.try_get::<_, i64>("sleeping")? as u64,
+                oldest_ms: row.try_get("oldest_ms")?,
+            });
+        }
+        Ok(depths)
+    }
+
+    pub(super) async fn count_lane_depths(&self, lanes: &[LaneId], cap: u64) -> Outcome<Vec<LaneDepth>> {
+        let cap = i64::try_from(cap).unwrap_or(i64::MAX).min(i64::MAX / 16);
+        let mut depths = Vec::with_capacity(lanes.len());
+        for row in
+            self.database.query(sql::COUNT_LANE_DEPTHS, params![self.database.fixed_now(), lanes.to_vec(), cap]).await?
+        {
+            depths.push(LaneDepth {
+                lane: row.try_get("lane_id")?,
+                ready: row.try_get::<_, i64>("ready")? as u64,
                 oldest_ms: row.try_get("oldest_ms")?,
             });
         }

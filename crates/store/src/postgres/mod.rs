@@ -58,8 +58,8 @@ use crate::decide::Act;
 use crate::memory::NO_LEASE;
 use crate::{
     Asked, Attempt, AuditEntry, AuditRecord, Beat, BeatAnswer, Changes, ClaimAnswer, ClaimRequest, Claimed, Clock,
-    Completion, Connections, Depth, Due, Expired, Hints, Idempotency, Key, Lane, LaneId, LaneName, LeaseRef, Look,
-    NewKey, NewWorker, Page, Queue, QueueChange, QueueId, Registered, Retained, Rotation, RunFilter, RunRecord,
+    Completion, Connections, Depth, Due, Expired, Hints, Idempotency, Key, Lane, LaneDepth, LaneId, LaneName, LeaseRef,
+    Look, NewKey, NewWorker, Page, Queue, QueueChange, QueueId, Registered, Retained, Rotation, RunFilter, RunRecord,
     SecretsChange, SettingChange, Store, StoreError, StoreResult, StoredSecrets, StoredSetting, Submission,
     SubmitAnswer, Submitted, Verdict, Woken, Worker, WorkerChange, WorkerFilter, WorkerStatus,
 };
@@ -213,6 +213,10 @@ impl Store for PostgresStore {
 
     async fn depths(&self, queues: &[QueueId], cap: u64) -> StoreResult<Vec<Depth>> {
         self.database.again(|| self.count_depths(queues, cap)).await
+    }
+
+    async fn lane_depths(&self, lanes: &[LaneId], cap: u64) -> StoreResult<Vec<LaneDepth>> {
+        self.database.again(|| self.count_lane_depths(lanes, cap)).await
     }
 
     async fn submit(&self, submissions: Vec<Submission>) -> StoreResult<Vec<SubmitAnswer>> {

@@ -159,6 +159,7 @@ statements! {
     COUNT_ENDED_BUILDS = "count_ended_builds.pg.sql";
     COUNT_ENDED_RUNS = "count_ended_runs.pg.sql";
     COUNT_KEYS = "count_keys.pg.sql";
+    COUNT_LANE_DEPTHS = "count_lane_depths.pg.sql";
     COUNT_LEASES = "count_leases.pg.sql";
     COUNT_LIVE_RUNS = "count_live_runs.pg.sql";
     COUNT_RUNS = "count_runs.pg.sql";

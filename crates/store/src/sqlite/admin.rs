@@ -1,5 +1,8 @@
 //! Queues, keys, the audit log, and what is deleted in the end.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use baton_core::token::Hash;
 use baton_core::{Millis, RunId};
 use rusqlite::params;
@@ -7,8 +10,8 @@ use rusqlite::params;
 use super::connection::Sql;
 use super::{builds, rows, statements, workflows};
 use crate::{
-    AuditEntry, AuditRecord, Depth, Key, Lane, LaneName, NewKey, Page, Queue, QueueChange, QueueId, Retained, Rotation,
-    StoreResult,
+    AuditEntry, AuditRecord, Depth, Key, Lane, LaneDepth, LaneId, LaneName, NewKey, Page, Queue, QueueChange, QueueId,
+    Retained, Rotation, StoreResult,
 };
 
 pub(super) fn storage_mark(sql: &Sql<'_>, found: [u8; 16]) -> StoreResult<[u8; 16]> {
@@ -81,6 +84,31 @@ fn depth(sql: &Sql<'_>, queue: QueueId, cap: u64) -> StoreResult<Depth> {
             oldest_ms: oldest_due.map(|due_at: Millis| (sql.now - due_at).max(0)),
         })
     })
+}
+
+pub(super) fn lane_depths(sql: &Sql<'_>, lanes: &[LaneId], cap: u64) -> StoreResult<Vec<LaneDepth>> {
+    let mut blocked = HashMap::<QueueId, HashMap<LaneId, (u64, Millis)>>::new();
+    let mut depths = Vec::with_capacity(lanes.len());
+    for lane in lanes {
+        let parameters = params![lane, rows::limit(cap), sql.now];
+        let (queue, ready, oldest) = sql.one(statements::READ_LANE_DEPTH, parameters, |row| {
+            Ok((row.get::<_, QueueId>(0)?, rows::number(row, 1)?, row.get::<_, Option<Millis>>(2)?))
+        })?;
+        if let Entry::Vacant(entry) = blocked.entry(queue) {
+            let found = sql.rows(statements::COUNT_BLOCKED_RUNS, params![queue, rows::limit(cap)], |row| {
+                Ok((row.get(0)?, (rows::number(row, 1)?, row.get(2)?)))
+            })?;
+            entry.insert(found.into_iter().collect());
+        }
+        let waiting = blocked[&queue].get(lane);
+        let due_at = oldest.into_iter().chain(waiting.map(|(_, oldest)| *oldest)).min();
+        depths.push(LaneDepth {
+            lane: *lane,
+            ready: cap.min(ready + waiting.map_or(0, |(count, _)| *count)),
+            oldest_ms: due_at.map(|due_at| (sql.now - due_at).max(0)),
+        });
+    }
+    Ok(depths)
 }
 
 pub(super) fn add_key(sql: &Sql<'_>, key: &NewKey) -> StoreResult<bool> {

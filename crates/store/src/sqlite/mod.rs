@@ -58,10 +58,10 @@ use self::reader::Reader;
 use self::writer::Writer;
 use crate::{
     Asked, Attempt, AuditEntry, AuditRecord, Beat, BeatAnswer, Changes, ClaimAnswer, ClaimRequest, Claimed, Clock,
-    Completion, Depth, Due, Expired, Hints, Idempotency, Key, Lane, LaneId, LaneName, LeaseRef, Look, NewKey,
-    NewWorker, Page, Queue, QueueChange, QueueId, Registered, Retained, Rotation, RunFilter, RunRecord, SecretsChange,
-    SettingChange, Store, StoreResult, StoredSecrets, StoredSetting, Submission, SubmitAnswer, Submitted, Verdict,
-    Woken, Worker, WorkerChange, WorkerFilter, WorkerStatus,
+    Completion, Depth, Due, Expired, Hints, Idempotency, Key, Lane, LaneDepth, LaneId, LaneName, LeaseRef, Look,
+    NewKey, NewWorker, Page, Queue, QueueChange, QueueId, Registered, Retained, Rotation, RunFilter, RunRecord,
+    SecretsChange, SettingChange, Store, StoreResult, StoredSecrets, StoredSetting, Submission, SubmitAnswer,
+    Submitted, Verdict, Woken, Worker, WorkerChange, WorkerFilter, WorkerStatus,
 };
 
 /// Threads that read.
@@ -197,6 +197,11 @@ impl Store for SqliteStore {
     async fn depths(&self, queues: &[QueueId], cap: u64) -> StoreResult<Vec<Depth>> {
         let queues = queues.to_vec();
         self.read(move |sql| admin::depths(sql, &queues, cap)).await
+    }
+
+    async fn lane_depths(&self, lanes: &[LaneId], cap: u64) -> StoreResult<Vec<LaneDepth>> {
+        let lanes = lanes.to_vec();
+        self.read(move |sql| admin::lane_depths(sql, &lanes, cap)).await
     }
 
     async fn submit(&self, submissions: Vec<Submission>) -> StoreResult<Vec<SubmitAnswer>> {

@@ -119,6 +119,8 @@ statements! {
     UPDATE_QUEUE = "update_queue.sqlite.sql";
     UPDATE_RATE = "update_rate.sqlite.sql";
     READ_DEPTH = "read_depth.sqlite.sql";
+    READ_LANE_DEPTH = "read_lane_depth.sqlite.sql";
+    COUNT_BLOCKED_RUNS = "count_blocked_runs.sqlite.sql";
     READ_OLDEST_DUE = "read_oldest_due.sqlite.sql";
     READ_OUTLOOK = "read_outlook.sqlite.sql";
     TAKE_RUN_NUMBERS = "take_run_numbers.sqlite.sql";

@@ -76,3 +76,14 @@ pub struct Depth {
     /// How long the oldest claimable run has been due.
     pub oldest_ms: Option<Millis>,
 }
+
+/// What could be claimed in a lane.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LaneDepth {
+    /// The lane.
+    pub lane: LaneId,
+    /// Claimable now (or waiting only for a pause, a rate or a key).
+    pub ready: u64,
+    /// How long the oldest of them has been due.
+    pub oldest_ms: Option<Millis>,
+}

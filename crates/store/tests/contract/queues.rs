@@ -1,7 +1,7 @@
 //! Queues and lanes: names, settings, pause, rate, depth.
 
 use baton_core::Millis;
-use baton_store::{ClaimAnswer, Depth, Due, Lane, Look, NewRun, QueueChange};
+use baton_store::{ClaimAnswer, Depth, Due, Lane, LaneDepth, Look, NewRun, QueueChange};
 
 use crate::rig::{Rig, contract, keyed, lane_name, lease, run, slot};
 
@@ -13,6 +13,7 @@ contract!(
     a_pause_ends_by_itself,
     a_rate_is_kept_over_time,
     depths_say_what_is_in_a_queue,
+    depths_of_lanes_tell_types_apart,
     counting_stops_at_the_cap,
     a_look_tells_what_can_be_claimed,
     a_position_counts_those_before,
@@ -162,6 +163,29 @@ async fn depths_say_what_is_in_a_queue(rig: Rig) {
     let expected = Depth { ready: 6, scheduled: 0, sleeping: 0, oldest_ms: Some(60_503), ..expected };
     assert_eq!(depths(100).await.unwrap()[1], expected);
     assert_eq!(rig.store.depths(&[], 100).await.unwrap(), []);
+}
+
+async fn depths_of_lanes_tell_types_apart(rig: Rig) {
+    let (lane, other) = (rig.lane("ios").await, rig.lane("android").await);
+    let (empty, elsewhere) = (rig.lane("none").await, rig.lane_on("elsewhere", "ios").await);
+    set(&rig, QueueChange { key_limit: Some(Some(1)), ..QueueChange::default() }).await;
+    rig.submit_all(vec![keyed(lane, "k"), keyed(lane, "k"), keyed(other, "k"), run(other)]).await;
+    rig.submit_all(vec![NewRun { due: Due::After(500), ..run(elsewhere) }]).await;
+    let worker = rig.worker("a").await;
+    assert_eq!(rig.claim(worker, lane, 9).await.len(), 1, "the others wait for their key");
+    rig.clock.advance(7);
+    let depths = |cap| {
+        let lanes = [empty.lane, other.lane, lane.lane, elsewhere.lane];
+        let store = rig.store.clone();
+        async move { store.lane_depths(&lanes, cap).await.unwrap() }
+    };
+    let of = |lane: Lane, ready, oldest_ms| LaneDepth { lane: lane.lane, ready, oldest_ms };
+    let expected = [of(empty, 0, None), of(other, 2, Some(7)), of(lane, 1, Some(7)), of(elsewhere, 0, None)];
+    assert_eq!(depths(100).await, expected);
+    assert_eq!(depths(1).await[1].ready, 1, "counting stops at the cap");
+    rig.clock.advance(600);
+    assert_eq!(depths(100).await[3], of(elsewhere, 1, Some(107)), "due, though nobody has claimed since");
+    assert_eq!(rig.store.lane_depths(&[], 100).await.unwrap(), []);
 }
 
 async fn counting_stops_at_the_cap(rig: Rig) {

@@ -6,10 +6,12 @@ pub mod keys;
 pub mod namespaces;
 pub mod overview;
 pub mod pools;
+pub mod queues;
 pub mod schedules;
 pub mod settings;
 pub mod signin;
 pub mod webhooks;
+pub mod workers;
 
 use axum::Router;
 use axum::extract::State;
@@ -26,8 +28,9 @@ use crate::session::{CSRF_MARK, Visitor, wants_page};
 use crate::view::View;
 
 /// The routes that show pages. [`page`] has a line for each.
-pub const PATHS: [&str; 14] = [
+pub const PATHS: [&str; 19] = [
     "/",
+    "/start",
     "/more",
     "/audit",
     "/keys",
@@ -36,11 +39,15 @@ pub const PATHS: [&str; 14] = [
     "/pools",
     "/pools/{name}",
     "/pools/{name}/machines/{id}",
+    "/queues",
+    "/queues/{name}",
     "/schedules",
     "/schedules/{name}",
     "/settings",
     "/webhooks",
     "/webhooks/{id}",
+    "/workers",
+    "/workers/{id}",
 ];
 
 /// Routes of what pages send, and of what is loaded into them.
@@ -50,7 +57,9 @@ pub fn forms(router: Router<App>) -> Router<App> {
     let router = pools::forms(router);
     let router = schedules::forms(router);
     let router = settings::forms(router);
-    webhooks::forms(router)
+    let router = webhooks::forms(router);
+    let router = queues::forms(router);
+    workers::forms(router)
 }
 
 /// A page, by the parts of its path.
@@ -70,6 +79,11 @@ pub async fn page(view: &View, place: &Place) -> Page {
     let parts: Vec<&str> = place.0.iter().map(String::as_str).collect();
     let made = match parts.as_slice() {
         [] => overview::page(view).await,
+        ["queues"] => queues::page(view).await,
+        ["queues", name] => queues::one(view, name).await,
+        ["workers"] => workers::page(view).await,
+        ["workers", id] => workers::one(view, id).await,
+        ["start"] => overview::start(view).await,
         ["more"] => Ok(Page::new(Entry::More, "More", page::all_pages(view))),
         ["audit"] => audit::page(view).await,
         ["keys"] => keys::page(view).await,

@@ -3,13 +3,17 @@
 mod chart;
 mod controls;
 mod json;
+mod links;
 mod lists;
+mod range;
 mod state;
 mod times;
 
 pub use chart::{Bars, Line, Lines, Tone, bar, bars, legend, lines, spark};
 pub use controls::{Dialog, chip, code, command, confirm, dialog, empty, hidden_csrf, icon, panel_error};
 pub use json::json_block;
+pub use links::{queue_path, runs, word};
 pub use lists::{ROWS_MAX, field, filter_choice, filter_text, filters, pager, text_field};
+pub use range::{chosen as chosen_range, ranges, series, ticks, total};
 pub use state::{Shown, epoch, kind_icon, lease, state, state_badge};
 pub use times::{Times, ago, clock, span};

@@ -31,6 +31,7 @@ const OPERATION_IDS: &[(&str, &str, &str)] = &[
     ("get", "/api/diagnostics/{worker_id}/latest", "getLatestExpoDiagnostics"),
     ("get", "/api/health", "getHealthAlias"),
     ("get", "/api/stats", "getPublicStatsAlias"),
+    ("get", "/api/v1/attention", "getAttention"),
     ("get", "/api/v1/audit", "listAudit"),
     ("post", "/api/v1/builds", "submitGitBuild"),
     ("get", "/api/v1/builds/pending", "claimGitBuild"),

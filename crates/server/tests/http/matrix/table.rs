@@ -129,6 +129,7 @@ pub const ROWS: &[Row] = &[
     row("DELETE", "/api/v1/uploads/{id}", Owner, ""),
     own("GET", "/api/v1/events", Read, ""),
     own("GET", "/api/v1/statistics", Read, ""),
+    own("GET", "/api/v1/attention", Read, ""),
     // Runs.
     own("GET", "/api/v1/runs", Read, ""),
     row("POST", "/api/v1/runs", Submit, r#"{"queue":"<queue>","type":"order"}"#),
