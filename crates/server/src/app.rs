@@ -201,8 +201,15 @@ impl App {
         store.skip_events().await?;
         let traces = RunTraces::start(&settings, store.clone(), lanes.clone(), workers.clone(), entropy.clone());
         let signals = Arc::new(WebhookSignals::new(store.clock().clone()));
-        let events =
-            Arc::new(Events::start(store.clone(), names, &*entropy, news.clone(), traces.clone(), signals.clone()));
+        let events = Arc::new(Events::start(
+            store.clone(),
+            names,
+            &*entropy,
+            news.clone(),
+            traces.clone(),
+            signals.clone(),
+            metrics.clone(),
+        ));
         let changes = events.changes();
         let dispatcher = Arc::new(Dispatcher::new(
             store.clone(),

@@ -165,6 +165,10 @@ pub struct Metrics {
     /// Builds that have been silent for long.
     pub builds_stuck: Gauge,
     pub pools: PoolMetrics,
+    pub event_listeners: Gauge,
+    pub events_written: Counter,
+    pub events_lost: Counter,
+    pub events_missed: Counter,
     pub webhook_attempts: Family<[Label; 1], Counter>,
     pub webhook_attempt_seconds: Histogram,
     pub webhook_backlog: Gauge,
@@ -266,6 +270,10 @@ impl Metrics {
             tls_reload_failed: Family::default(),
             polls_waiting: Gauge::default(),
             builds_stuck: Gauge::default(),
+            event_listeners: Gauge::default(),
+            events_written: Counter::default(),
+            events_lost: Counter::default(),
+            events_missed: Counter::default(),
             webhook_attempts: Family::default(),
             webhook_attempt_seconds: seconds(),
             webhook_backlog: Gauge::default(),
@@ -289,6 +297,14 @@ impl Metrics {
     }
 
     fn register(&self, book: &mut Book<'_>) {
+        let help = "Those who listen to events at this server, webhooks not among them";
+        book.add("event_listeners", &[], help, self.event_listeners.clone());
+        let help = "Events that were written because somebody listens";
+        book.add("events_written", &[], help, self.events_written.clone());
+        let help = "Events that could not be written, of which listeners are told that they are missing";
+        book.add("events_lost", &[], help, self.events_lost.clone());
+        let help = "Events that listeners were told they missed, because they read too slowly";
+        book.add("events_missed", &[], help, self.events_missed.clone());
         let help = "Attempts to deliver events to webhooks: `delivered`, `failed` (tried again), `dead` (the last attempt failed), \
                     `gone` (410), `given_back` (the server stopped) or `stale` (another attempt has begun)";
         book.add("webhook_attempts", &["outcome"], help, self.webhook_attempts.clone());

@@ -129,6 +129,26 @@ impl Wire {
         }
     }
 
+    /// Sends a request whose answer does not end, and reads its head.
+    pub async fn follow(&mut self, request: &[u8]) -> io::Result<()> {
+        self.stream.write_all(request).await?;
+        self.stream.flush().await?;
+        self.buffer.clear();
+        while !self.buffer.windows(4).any(|four| four == b"\r\n\r\n") {
+            self.read().await?;
+        }
+        if !self.buffer.starts_with(b"HTTP/1.1 200 ") {
+            return Err(io::Error::other(format!("it was refused: {}", String::from_utf8_lossy(&self.buffer))));
+        }
+        Ok(())
+    }
+
+    /// Waits for more of what is followed.
+    pub async fn more(&mut self) -> io::Result<()> {
+        self.buffer.clear();
+        self.read().await
+    }
+
     async fn read(&mut self) -> io::Result<()> {
         match self.stream.read_buf(&mut self.buffer).await? {
             0 => Err(ErrorKind::UnexpectedEof.into()),

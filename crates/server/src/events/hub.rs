@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use super::recorder::MARK;
 use super::{EventFilter, Kind};
+use crate::metrics::Metrics;
 use crate::webhooks::WebhookSignals;
 
 /// Batches in one read.
@@ -135,8 +136,10 @@ impl Listener {
         }
     }
 
-    fn push(&self, entries: &[Entry], last: i64, at: Time) {
-        let is_woken = self.with(|buffer| {
+    /// Keeps what is for it until it is taken; returns how many did not fit.
+    fn push(&self, entries: &[Entry], last: i64, at: Time) -> u64 {
+        let (is_woken, missed) = self.with(|buffer| {
+            let missed_before = buffer.missed;
             for entry in entries {
                 let id = entry.id();
                 let Some(event) = self.heard(entry, at).filter(|_| id > buffer.from) else { continue };
@@ -149,11 +152,12 @@ impl Listener {
                 }
             }
             buffer.seen = last.max(buffer.seen);
-            !buffer.events.is_empty()
+            (!buffer.events.is_empty(), buffer.missed - missed_before)
         });
         if is_woken {
             self.news.notify_one();
         }
+        missed
     }
 
     /// What waits for it, and the position up to which it has heard everything then.
@@ -192,6 +196,7 @@ pub(super) struct Hub {
     state: Mutex<State>,
     written: Notify,
     webhooks: Arc<WebhookSignals>,
+    pub(super) metrics: Arc<Metrics>,
 }
 
 #[derive(Debug, Default)]
@@ -204,8 +209,8 @@ struct State {
 }
 
 impl Hub {
-    pub(super) fn new(store: Arc<dyn Store>, webhooks: Arc<WebhookSignals>) -> Hub {
-        Hub { store, state: Mutex::default(), written: Notify::new(), webhooks }
+    pub(super) fn new(store: Arc<dyn Store>, webhooks: Arc<WebhookSignals>, metrics: Arc<Metrics>) -> Hub {
+        Hub { store, state: Mutex::default(), written: Notify::new(), webhooks, metrics }
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
@@ -239,6 +244,7 @@ impl Hub {
             };
             listener.with(|buffer| (buffer.from, buffer.seen) = (from, from));
             state.listeners.push(listener.clone());
+            self.metrics.event_listeners.set(state.listeners.len() as i64);
             (from, is_first)
         });
         if is_first {
@@ -248,7 +254,10 @@ impl Hub {
     }
 
     pub(super) fn detach(&self, listener: &Arc<Listener>) {
-        self.with(|state| state.listeners.retain(|other| !Arc::ptr_eq(other, listener)));
+        self.with(|state| {
+            state.listeners.retain(|other| !Arc::ptr_eq(other, listener));
+            self.metrics.event_listeners.set(state.listeners.len() as i64);
+        });
         // The task that reads ends when nobody is left.
         self.written.notify_one();
     }
@@ -297,7 +306,8 @@ impl Hub {
             state.position = batch.last;
             state.listeners.clone()
         });
-        listeners.iter().for_each(|listener| listener.push(&entries, batch.last, at));
+        let missed: u64 = listeners.iter().map(|listener| listener.push(&entries, batch.last, at)).sum();
+        self.metrics.events_missed.inc_by(missed);
     }
 }
 

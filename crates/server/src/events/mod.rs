@@ -26,6 +26,7 @@ use self::hub::Hub;
 use self::kind::Wants;
 use crate::entropy::Entropy;
 use crate::lanes::Lanes;
+use crate::metrics::Metrics;
 use crate::pool_names::PoolNames;
 use crate::service::news::News;
 use crate::traces::RunTraces;
@@ -126,10 +127,11 @@ impl Events {
         news: mpsc::Sender<News>,
         traces: Arc<RunTraces>,
         webhooks: Arc<WebhookSignals>,
+        metrics: Arc<Metrics>,
     ) -> Events {
         static SERVERS: AtomicU64 = AtomicU64::new(0);
         let (notes, receiver) = mpsc::channel(NOTES_MAX);
-        let (switch, hub) = (Arc::new(Switch::default()), Arc::new(Hub::new(store.clone(), webhooks)));
+        let (switch, hub) = (Arc::new(Switch::default()), Arc::new(Hub::new(store.clone(), webhooks, metrics)));
         tokio::spawn(recorder::record(store.clone(), names, switch.clone(), hub.clone(), receiver));
         let number = SERVERS.fetch_add(1, Ordering::Relaxed);
         let server = format!("{:016x}-{}-{number}", entropy.bits(), std::process::id());
@@ -168,6 +170,7 @@ impl Events {
         if waiting + count > NOTES_MAX || self.notes.try_send((Instant::now(), notes)).is_err() {
             self.switch.pending.fetch_sub(count, Ordering::Relaxed);
             self.switch.lost.store(true, Ordering::Relaxed);
+            self.hub.metrics.events_lost.inc_by(count as u64);
         }
     }
 

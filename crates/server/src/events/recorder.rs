@@ -88,6 +88,7 @@ impl Recorder {
             tokio::time::sleep(PAUSE).await;
         }
         self.switch.lost.store(true, Ordering::Relaxed);
+        self.hub.metrics.events_lost.inc_by(notes.len() as u64);
     }
 
     async fn try_write(&self, notes: &[(Instant, Note)]) -> StoreResult<()> {
@@ -104,6 +105,7 @@ impl Recorder {
         }
         if count > 0 {
             self.store.write_events(count, body.into()).await?;
+            self.hub.metrics.events_written.inc_by(count as u64);
             self.hub.written();
         }
         Ok(())

@@ -382,6 +382,9 @@ async fn a_listener_that_does_not_read_is_told_what_it_missed_and_goes_on() {
     }
     assert_eq!(heard(&text) + missed(&text), RUNS, "each is heard of or counted");
     assert!(missed(&text) > 0 && text.contains("\"reason\":\"slow_reader\""), "it was too fast to miss anything");
+    let metrics = &server.app.metrics;
+    assert_eq!((metrics.event_listeners.get(), metrics.events_lost.get()), (1, 0));
+    assert_eq!((metrics.events_written.get(), metrics.events_missed.get()), (RUNS as u64, missed(&text) as u64));
     let next = server.submit().await;
     while !text.contains(&next) {
         read(&mut text).await;

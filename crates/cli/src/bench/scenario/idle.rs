@@ -97,7 +97,7 @@ pub(super) fn cpu_seconds(pid: u32) -> io::Result<f64> {
 }
 
 /// The value of a metric of the server.
-async fn metric(target: &Target, name: &str) -> Result<f64, Exit> {
+pub(super) async fn metric(target: &Target, name: &str) -> Result<f64, Exit> {
     let text = target.once("GET", "/metrics", "").await?;
     let text = String::from_utf8_lossy(&text);
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());

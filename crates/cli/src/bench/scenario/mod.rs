@@ -7,6 +7,7 @@ mod flat;
 mod hostile;
 mod idle;
 pub mod kills;
+mod listeners;
 mod pollers;
 mod pools;
 mod timers;
@@ -41,6 +42,8 @@ pub enum Scenario {
     Blocking,
     /// Many sleeping runs are cancelled in a minute, and those who submit meanwhile hardly notice.
     Bulk,
+    /// A thousand listeners cost next to nothing, and one of a busy server hears of every end, or what it missed.
+    Listeners,
 }
 
 /// What can be told of a scenario; what is not is as usual.
@@ -73,6 +76,9 @@ impl Scenario {
             Scenario::Pollers => pollers::play(store, runs.unwrap_or(pollers::BUILDS), report).await,
             Scenario::Blocking => blocking::play(store, report).await,
             Scenario::Bulk => bulk::play(store, runs.unwrap_or(bulk::SLEEPERS), seconds.unwrap_or(20), report).await,
+            Scenario::Listeners => {
+                listeners::play(store, runs.unwrap_or(listeners::RUNS), seconds.unwrap_or(30), report).await
+            }
         }
     }
 }
