@@ -4,6 +4,7 @@
 //! buffer for all answers. It understands what Baton's server sends, and no more of HTTP than that.
 
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use baton::{Client, ClientError, Connect, Dialer, Stream, Tls};
@@ -109,6 +110,16 @@ pub struct Wire {
 impl Wire {
     /// Sends a request and returns the body of its answer. An answer that is no success is an error.
     pub async fn call(&mut self, request: &[u8]) -> io::Result<&[u8]> {
+        let (status, body) = self.answer(request).await?;
+        let body = &self.buffer[body];
+        match status {
+            200..=299 => Ok(body),
+            _ => Err(io::Error::other(format!("the server answered {status}: {}", String::from_utf8_lossy(body)))),
+        }
+    }
+
+    /// Sends a request; returns the status of its answer, and where its body is in the buffer.
+    async fn answer(&mut self, request: &[u8]) -> io::Result<(u16, Range<usize>)> {
         self.stream.write_all(request).await?;
         self.stream.flush().await?;
         self.buffer.clear();
@@ -122,11 +133,14 @@ impl Wire {
         while self.buffer.len() < body.end {
             self.read().await?;
         }
-        let body = &self.buffer[body];
-        match status {
-            200..=299 => Ok(body),
-            _ => Err(io::Error::other(format!("the server answered {status}: {}", String::from_utf8_lossy(body)))),
-        }
+        Ok((status, body))
+    }
+
+    /// Sends a request and returns status, head and body of its answer, whatever it is.
+    pub async fn exchange(&mut self, request: &[u8]) -> io::Result<(u16, String, &[u8])> {
+        let (status, body) = self.answer(request).await?;
+        let head = String::from_utf8_lossy(&self.buffer[..body.start]).into_owned();
+        Ok((status, head, &self.buffer[body]))
     }
 
     /// Sends a request whose answer does not end, and reads its head.
@@ -143,10 +157,12 @@ impl Wire {
         Ok(())
     }
 
-    /// Waits for more of what is followed.
-    pub async fn more(&mut self) -> io::Result<()> {
-        self.buffer.clear();
-        self.read().await
+    /// Reads what is followed for as long as it goes on, and forgets it.
+    pub async fn read_on(mut self) -> io::Result<()> {
+        loop {
+            self.buffer.clear();
+            self.read().await?;
+        }
     }
 
     async fn read(&mut self) -> io::Result<()> {

@@ -14,8 +14,8 @@ use crate::bench::wire::Target;
 use crate::bench::{Store, worker};
 use crate::exit::Exit;
 
-const DRAINED: usize = 20_000;
-const FILLING: Filling = Filling { finished: 1_000_000, waiting: 100_000 };
+pub(super) const DRAINED: usize = 20_000;
+pub(super) const FILLING: Filling = Filling { finished: 1_000_000, waiting: 100_000 };
 /// Slower than this is not flat any more.
 const RATIO_MAX: f64 = 1.3;
 const STEADY_EVERY: Duration = Duration::from_millis(100);
@@ -64,18 +64,20 @@ fn steady_rate() -> usize {
 }
 
 /// Seconds until a worker process has completed its share of what is there.
-async fn timed_drain(target: &Target) -> Result<f64, Exit> {
+pub(super) async fn timed_drain(target: &Target) -> Result<f64, Exit> {
     let begun = Instant::now();
     drain::work(target, DRAINED, drain::By::BATCHES).await?;
     Ok(begun.elapsed().as_secs_f64())
 }
 
-fn middle(mut times: Vec<f64>) -> f64 {
+/// The middle one.
+pub(super) fn middle(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-async fn fill(server: &mut Server) -> Result<(), Exit> {
+/// Fills the store of a server, which is started again.
+pub(super) async fn fill(server: &mut Server) -> Result<(), Exit> {
     // The first run makes the queue and the lane.
     load::bulk(&server.target, 1).await?;
     drain::work(&server.target, 1, drain::By::BATCHES).await?;

@@ -47,7 +47,7 @@ async fn quiet(store: &Store, seconds: u64, report: &mut Report) -> Result<(), E
         wires.push(wire);
     }
     let crowd = tokio::spawn(load::on_one_thread(async move {
-        let mut reading: JoinSet<io::Result<()>> = wires.into_iter().map(read_all).collect();
+        let mut reading: JoinSet<io::Result<()>> = wires.into_iter().map(Wire::read_on).collect();
         // None of them ends while all is well.
         reading.join_next().await.unwrap_or(Ok(Ok(()))).map_err(io::Error::other)?
     }));
@@ -63,12 +63,6 @@ async fn quiet(store: &Store, seconds: u64, report: &mut Report) -> Result<(), E
     crowd.abort();
     report.check(store.peer(), "listeners_cpu", cpu, "% of a core", Floor::AtMost(CPU_MAX));
     Ok(())
-}
-
-async fn read_all(mut wire: Wire) -> io::Result<()> {
-    loop {
-        wire.more().await?;
-    }
 }
 
 async fn busy(store: &Store, runs: usize, report: &mut Report) -> Result<(), Exit> {

@@ -2,6 +2,7 @@
 
 mod blocking;
 mod bulk;
+mod dashboard;
 mod fill;
 mod flat;
 mod hostile;
@@ -44,6 +45,8 @@ pub enum Scenario {
     Bulk,
     /// A thousand listeners cost next to nothing, and one of a busy server hears of every end, or what it missed.
     Listeners,
+    /// Pages are made in a moment beside a million runs, and twenty that are open cost next to nothing.
+    Dashboard,
 }
 
 /// What can be told of a scenario; what is not is as usual.
@@ -79,6 +82,7 @@ impl Scenario {
             Scenario::Listeners => {
                 listeners::play(store, runs.unwrap_or(listeners::RUNS), seconds.unwrap_or(30), report).await
             }
+            Scenario::Dashboard => dashboard::play(store, seconds.unwrap_or(30), report).await,
         }
     }
 }
