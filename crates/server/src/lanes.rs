@@ -99,13 +99,22 @@ impl Lanes {
 
     /// Whether runs of a lane are workflows; another server may have said so.
     pub async fn is_workflow(&self, lane: LaneId) -> StoreResult<bool> {
-        if self.known.read().expect("nobody panics while holding it").workflows.contains(&lane) {
-            return Ok(true);
+        Ok(!self.workflows_among([lane].into()).await?.is_empty())
+    }
+
+    /// Those of these lanes whose runs are workflows.
+    pub async fn workflows_among(&self, mut lanes: HashSet<LaneId>) -> StoreResult<HashSet<LaneId>> {
+        let are_known = {
+            let known = self.known.read().expect("nobody panics while holding it");
+            lanes.is_subset(&known.workflows)
+        };
+        if !are_known {
+            let all = self.store.workflow_lanes().await?;
+            let mut known = self.known.write().expect("nobody panics while holding it");
+            known.workflows.extend(all);
+            lanes.retain(|lane| known.workflows.contains(lane));
         }
-        let all = self.store.workflow_lanes().await?;
-        let mut known = self.known.write().expect("nobody panics while holding it");
-        known.workflows.extend(all);
-        Ok(known.workflows.contains(&lane))
+        Ok(lanes)
     }
 
     /// The lanes of workflows that a filter of names finds. A type is found with all of its versions.

@@ -53,8 +53,9 @@ pub(super) async fn pass(app: &App) -> Result<String, Error> {
             }
             return Ok(format!("{turns} turns; {} operations go on", live.operations.len()));
         };
+        let is_alone = waiting.len() == 1;
         if let Some(operation) = live.operations.into_iter().find(|operation| operation.id == next) {
-            turn(app, operation, live.now).await?;
+            turn(app, operation, live.now, is_alone).await?;
             turns += 1;
         }
     }
@@ -63,9 +64,9 @@ pub(super) async fn pass(app: &App) -> Result<String, Error> {
 }
 
 /// An operation has its turn. Only what concerns all of them is an error.
-async fn turn(app: &App, operation: BulkOperation, now: Millis) -> Result<(), Error> {
+async fn turn(app: &App, operation: BulkOperation, now: Millis, is_alone: bool) -> Result<(), Error> {
     let seen = operation.clone();
-    match take(app, operation, now).await {
+    match take(app, operation, now, is_alone).await {
         Ok(()) => Ok(()),
         Err(error @ (Error::Unavailable | Error::DiskFull | Error::Stopping)) => Err(error),
         // One operation in trouble must not keep the others waiting.
@@ -80,7 +81,7 @@ async fn turn(app: &App, operation: BulkOperation, now: Millis) -> Result<(), Er
     }
 }
 
-async fn take(app: &App, operation: BulkOperation, now: Millis) -> Result<(), Error> {
+async fn take(app: &App, operation: BulkOperation, now: Millis, is_alone: bool) -> Result<(), Error> {
     let progress = operation.progress.clone();
     if let Some(end) = bulk::end(false, operation.is_stopping, progress.troubles) {
         // What a server that died had planned is left alone: somebody wants this to stop.
@@ -92,7 +93,7 @@ async fn take(app: &App, operation: BulkOperation, now: Millis) -> Result<(), Er
     };
     let Some((planned, is_last)) = plan(app, &operation, &filter, now).await? else { return Ok(()) };
     crash::point("bulk.planned");
-    carry_out(app, planned, &filter, is_last).await
+    carry_out(app, planned, &filter, is_last, is_alone).await
 }
 
 /// Finds the runs that are next, and writes down that this server acts on them. Nothing where there is nothing to do, or
@@ -137,8 +138,15 @@ async fn plan(
     Ok(saved.map(|operation| (operation, is_last)))
 }
 
-/// Acts on the planned runs, and writes down what became of them.
-async fn carry_out(app: &App, operation: BulkOperation, filter: &BulkFilter, is_last: bool) -> Result<(), Error> {
+/// Acts on the planned runs, and writes down what became of them. While no other operation waits for its turn, they are
+/// spread over the time that the operation's rate gives them: others notice a few at a time less than all at once.
+async fn carry_out(
+    app: &App,
+    operation: BulkOperation,
+    filter: &BulkFilter,
+    is_last: bool,
+    is_alone: bool,
+) -> Result<(), Error> {
     let states: Vec<State> = filter.state.iter().filter_map(|word| State::parse(word)).collect();
     let errand = Errand {
         operation: operation.id,
@@ -166,6 +174,10 @@ async fn carry_out(app: &App, operation: BulkOperation, filter: &BulkFilter, is_
             }
             progress.waits_for = Some(error.to_string());
             break;
+        }
+        if is_alone && acted_on < operation.progress.planned.len() {
+            let paced = Duration::try_from_secs_f64(acted_on as f64 / operation.per_second).unwrap_or(TURN_TIME_MAX);
+            tokio::time::sleep(paced.min(TURN_TIME_MAX).saturating_sub(begun.elapsed())).await;
         }
     }
     progress.planned.drain(..acted_on);

@@ -276,6 +276,10 @@ impl Database {
     /// As [`Database::query_often`], for a statement whose plan the database would make anew each time, or one that scans.
     pub(super) async fn query_planned(&self, sql: &str, params: &[Param<'_>], rows: usize) -> Outcome<Vec<Row>> {
         let session = self.transaction_often(rows).await?;
+        // Before it is joined: what waits for a preparation would come after the commit, which would find nothing open.
+        if session.uses_prepared(rows) {
+            session.client().prepare_cached(sql).await?;
+        }
         let (found, committed) = join(session.query_often(sql, params, rows), session.commit()).await;
         let found = found?;
         committed?;
@@ -377,6 +381,10 @@ impl Session<'_> {
         self.client.as_ref().expect("a session keeps its client until it is dropped")
     }
 
+    fn uses_prepared(&self, rows: usize) -> bool {
+        rows <= PREPARED_ROWS_MAX && self.prepares.load(Ordering::Relaxed)
+    }
+
     /// Waits for the answer to statements. When the caller gives up meanwhile, they stay counted as waiting.
     async fn answer<T>(&self, statements: u64, sent: impl Future<Output = T>) -> T {
         self.statements.fetch_add(statements, Ordering::Relaxed);
@@ -395,7 +403,7 @@ impl Session<'_> {
 
     /// As [`Session::query`], for one of the statements that run all the time, about so many rows.
     pub(super) async fn query_often(&self, sql: &str, params: &[Param<'_>], rows: usize) -> Outcome<Vec<Row>> {
-        if rows > PREPARED_ROWS_MAX || !self.prepares.load(Ordering::Relaxed) {
+        if !self.uses_prepared(rows) {
             return self.query(sql, params).await;
         }
         // Prepared when the connection was made, so this does not wait, and joined statements stay in order.

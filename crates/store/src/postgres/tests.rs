@@ -144,6 +144,21 @@ async fn connections_that_were_cut_are_replaced() {
 }
 
 #[tokio::test]
+async fn what_is_asked_for_in_a_plan_of_its_own_keeps_its_connection() {
+    let database = baton_testkit::database().await;
+    let store = connect(database.url(), &Clock::manual(START)).await;
+    let lane = lane(&store).await;
+    let runs = submit(&store, lane, 2).await;
+    let open = || store.connections().map(|connections| connections.idle);
+    let before = open();
+    for _ in 0..3 {
+        assert_eq!(store.run_facts(&runs).await.unwrap().len(), 2);
+        assert_eq!(store.trace_facts(&runs).await.unwrap().len(), 2);
+        assert_eq!(open(), before, "the transaction was left open, and took its connection with it");
+    }
+}
+
+#[tokio::test]
 async fn a_run_that_somebody_has_locked_does_not_stand_in_the_way() {
     let database = baton_testkit::database().await;
     let store = connect(database.url(), &Clock::manual(START)).await;

@@ -1,11 +1,11 @@
 //! Carries a bulk operation's verb out on a few runs, by what the single verb for their kind does: plain runs, builds and
 //! workflows. Whoever died in the middle may have done some of it before: each verb does no harm when it is repeated.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use baton_core::bulk::Tally;
 use baton_core::{BulkAction, BulkId, Millis, Refused, RunId, State};
-use baton_store::{MessageAnswer, MessageKind, NewMessage, RunFacts, RunRecord, Scope, Verdict};
+use baton_store::{LaneId, MessageAnswer, MessageKind, NewMessage, RunFacts, RunRecord, Scope, Verdict};
 
 use super::super::builds::{self, Reader};
 use super::super::workflows::{self, never_begun};
@@ -107,18 +107,25 @@ pub(crate) async fn on(app: &App, errand: &Errand<'_>, runs: &[RunId]) -> Acted 
     acted.await.unwrap_or_else(|error| Acted { fates: vec![], stopped: Some(error) })
 }
 
+/// The lanes of workflows among those of these runs: asked for once, not for each run.
+async fn workflow_lanes(app: &App, found: &[(RunId, Option<RunFacts>)]) -> Result<HashSet<LaneId>, Error> {
+    let lanes = found.iter().filter_map(|(_, facts)| Some(facts.as_ref()?.lane)).collect();
+    Ok(app.lanes.workflows_among(lanes).await?)
+}
+
 // ---- cancel
 
 async fn cancel_all(app: &App, errand: &Errand<'_>, found: Vec<(RunId, Option<RunFacts>)>) -> Result<Acted, Error> {
     let grace_ms = app.current().cancel_grace_ms as Millis;
     let mut fates: HashMap<RunId, Result<Fate, Error>> = HashMap::new();
     let (mut at_once, mut begun, mut one_by_one) = (Vec::new(), Vec::new(), Vec::new());
+    let workflows = workflow_lanes(app, &found).await?;
     for (run, facts) in &found {
         let Some(facts) = facts else {
             fates.insert(*run, Ok(Fate::Skipped(None)));
             continue;
         };
-        let is_workflow = app.lanes.is_workflow(facts.lane).await?;
+        let is_workflow = workflows.contains(&facts.lane);
         if !facts.state.is_ended() && !errand.states.contains(&facts.state) {
             fates.insert(*run, Ok(Fate::Skipped(None)));
         } else if !is_workflow || (never_begun(facts.state, facts.epoch) && grace_ms > 0) {
@@ -226,6 +233,7 @@ async fn retry_all(app: &App, errand: &Errand<'_>, found: Vec<(RunId, Option<Run
     let key = format!("bulk\u{1f}{}", errand.operation);
     let mut acted = Acted::default();
     let mut group = Group::default();
+    let workflows = workflow_lanes(app, &found).await?;
     for (run, facts) in found {
         let facts = facts.filter(|facts| errand.states.contains(&facts.state));
         let record = match &facts {
@@ -238,7 +246,7 @@ async fn retry_all(app: &App, errand: &Errand<'_>, found: Vec<(RunId, Option<Run
             }
             continue;
         };
-        let kind = kind_of(app, run, &facts).await?;
+        let kind = kind_of(app, run, &facts, workflows.contains(&facts.lane)).await?;
         if let Kind::Plain = kind {
             group.add(record);
             if group.bytes > AGAIN_BYTES_MAX && !group.flush(app, &key, &mut acted).await {
@@ -266,8 +274,8 @@ async fn retry_all(app: &App, errand: &Errand<'_>, found: Vec<(RunId, Option<Run
     Ok(acted)
 }
 
-async fn kind_of(app: &App, run: RunId, facts: &RunFacts) -> Result<Kind, Error> {
-    if app.lanes.is_workflow(facts.lane).await? {
+async fn kind_of(app: &App, run: RunId, facts: &RunFacts, is_workflow: bool) -> Result<Kind, Error> {
+    if is_workflow {
         return Ok(Kind::Workflow);
     }
     // The name is asked for where the lane is not known here yet.
