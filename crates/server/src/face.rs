@@ -3,13 +3,14 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ::http::{Extensions, HeaderMap};
+use ::http::{Extensions, HeaderMap, Method};
 use axum::extract::Request;
 use axum::response::Response;
 use bytes::Bytes;
 
 use crate::answers::Answer;
 use crate::http::{Peer, ThroughProxy, whole_body};
+use crate::service::builds::Reader;
 use crate::{App, Caller, Error, proxies};
 
 /// Where a request comes from: the other end of the connection, or what a trusted proxy says.
@@ -35,6 +36,18 @@ pub fn is_for(caller: &Arc<Caller>) {
 /// Waits for the caller's turn to read.
 pub async fn may_read(app: &App) -> Result<(), Error> {
     app.answers.may_read().await
+}
+
+/// A file of a build, `source` or `result`, whole or in part.
+pub async fn build_file(
+    app: &App,
+    caller: &Caller,
+    id: &str,
+    which: &str,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Result<Response, Error> {
+    crate::http::build_file(app, &Reader::Key(caller), id, which, method, headers).await
 }
 
 /// The whole body of a request, within the server's limits in size and time.

@@ -218,6 +218,19 @@ pub struct LogRecord {
     pub message: String,
     /// When it was said, or when it arrived.
     pub at: Millis,
+    /// When it arrived, on the store's clock.
+    pub arrived_at: Millis,
+}
+
+/// How far a log is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LogEnd {
+    /// The number of its last line.
+    pub lines: u64,
+    /// What it takes of its room.
+    pub bytes: u64,
+    /// Whether later lines were dropped, or would be.
+    pub is_full: bool,
 }
 
 /// What became of lines.

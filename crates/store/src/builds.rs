@@ -8,8 +8,8 @@ use baton_core::{Millis, RunId, WorkerId};
 use uuid::Uuid;
 
 use crate::{
-    Artifact, Build, BuildAnswer, BuildCounts, Builder, BuilderSet, LeaseRef, LogAnswer, LogLine, LogRecord, Machine,
-    Measured, NewArtifact, NewBuild, NewMeasurement, NewRun, OtpAnswer, StoreResult, TokenAnswer,
+    Artifact, Build, BuildAnswer, BuildCounts, Builder, BuilderSet, LeaseRef, LogAnswer, LogEnd, LogLine, LogRecord,
+    Machine, Measured, NewArtifact, NewBuild, NewMeasurement, NewRun, OtpAnswer, StoreResult, TokenAnswer,
 };
 
 /// Bytes of log lines that one call of [`Builds::logs`] returns; the line that goes beyond may be the last of its chunk.
@@ -88,6 +88,8 @@ pub trait Builds: Send + Sync {
     /// Lines after a number, oldest first: at most `limit`, and fewer when they are large (about [`LOG_PAGE_BYTES_MAX`], but
     /// always one if there is one). An empty answer is the end.
     async fn logs(&self, run: RunId, after: u64, limit: usize) -> StoreResult<Vec<LogRecord>>;
+    /// How far the log of a build is; empty for what is no build.
+    async fn log_end(&self, run: RunId) -> StoreResult<LogEnd>;
 
     // ---- builders
 

@@ -168,6 +168,7 @@ pub(crate) fn read(
         level,
         message,
         at: said_at.unwrap_or(at),
+        arrived_at: at,
     };
     Ok(numbered.map(record).collect())
 }

@@ -51,6 +51,33 @@ pub struct Step {
     pub child: Option<RunId>,
 }
 
+/// A remembered position, without what came out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StepOutline {
+    /// Where.
+    pub position: u32,
+    /// What kind.
+    pub kind: StepKind,
+    /// The name that was given.
+    pub name: String,
+    /// How far it is.
+    pub state: StepState,
+    /// A short word for the error of the last failed attempt.
+    pub code: Option<String>,
+    /// All attempts, also those before the run was retried.
+    pub attempts: u32,
+    /// The lease that wrote last.
+    pub epoch: Epoch,
+    /// When the last attempt began.
+    pub begun_at: Millis,
+    /// When it completed or failed.
+    pub ended_at: Option<Millis>,
+    /// When a sleep is over, or the next attempt is due.
+    pub due_at: Option<Millis>,
+    /// The run of the child.
+    pub child: Option<RunId>,
+}
+
 /// What a workflow that sleeps waits for, as far as the store knows: which signal is the workflow's own secret.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Waits {

@@ -9,8 +9,8 @@ use bytes::Bytes;
 
 use crate::{
     Changes, ChildAnswer, ContinueAnswer, Delivered, Journal, LaneId, LeaseRef, Message, MessageAnswer, NewChild,
-    NewMessage, NewRun, Page, Relations, RunRecord, Step, StepAnswer, StepAttempt, StepWrite, StoreResult, Submitted,
-    SuspendAnswer, Suspension, Verdict, Waits, Woken,
+    NewMessage, NewRun, Page, Relations, RunRecord, Step, StepAnswer, StepAttempt, StepOutline, StepWrite, StoreResult,
+    Submitted, SuspendAnswer, Suspension, Verdict, Waits, Woken,
 };
 
 /// The verbs of workflows. Every [`crate::Store`] has them.
@@ -62,6 +62,8 @@ pub trait Workflows: Send + Sync {
     async fn messages(&self, run: RunId, seen: i64) -> StoreResult<Vec<Message>>;
     /// Everything remembered of a run, by position.
     async fn steps(&self, run: RunId, page: Page<u32>) -> StoreResult<Vec<Step>>;
+    /// As [`Workflows::steps`], without what came out: cheap also where there are many.
+    async fn step_outlines(&self, run: RunId, page: Page<u32>) -> StoreResult<Vec<StepOutline>>;
     /// Attempts of a run's steps (or of one step), by position and attempt.
     async fn step_attempts(
         &self,

@@ -338,11 +338,81 @@
     else document.dispatchEvent(new CustomEvent("baton:key", { detail: event.key }));
   });
 
+  // ---- the log of a build: lines are appended as they come, and the page holds so many
+
+  const LINES_MAX = 5000;
+  let log = null, fetching = false, follows = false, anchor = 0;
+  const logButton = (name) => $(`[data-log=${name}]`);
+  const atEnd = () => log.scrollHeight - log.scrollTop - log.clientHeight < 40;
+  const setFollow = (yes) => { follows = yes; logButton("follow")?.setAttribute("aria-pressed", yes); if (yes) { log.scrollTop = log.scrollHeight; more(); } news(); };
+  const end = () => Number($("#log-end")?.dataset.end || 0);
+  const news = () => {
+    const button = logButton("news"), count = end() - log.dataset.last;
+    if (!button) return;
+    button.hidden = follows || count <= 0 || !logButton("follow");
+    say(button, `${count.toLocaleString("en")} new line${count === 1 ? "" : "s"}`);
+  };
+  const more = async () => {
+    if (fetching || !follows || end() <= log.dataset.last) return;
+    fetching = true;
+    try {
+      // Whoever is far behind goes on near the end.
+      if (end() - log.dataset.last > LINES_MAX) { log.replaceChildren(); log.dataset.last = end() - 1000; }
+      const answer = await fetch(`${log.dataset.lines}&after=${log.dataset.last}`);
+      if (!answer.ok) return;
+      const html = await answer.text();
+      const stays = atEnd();
+      log.dataset.last = answer.headers.get("x-log-last");
+      log.insertAdjacentHTML("beforeend", html);
+      for (let many = log.childElementCount - LINES_MAX; many > 0; many--) log.firstElementChild.remove();
+      if (stays) log.scrollTop = log.scrollHeight;
+    } catch { /* the page says that there is no connection */ }
+    finally { fetching = false; }
+    if (end() > log.dataset.last) setTimeout(more, 50);
+  };
+  const logs = () => {
+    const found = $("ol.log[data-last]");
+    if (!found) { log = null; return; }
+    if (found === log) { news(); more(); return; }
+    log = found;
+    log.addEventListener("scroll", () => {
+      if (!logButton("follow") || fetching) return;
+      if (follows && !atEnd()) setFollow(false); else if (!follows && atEnd() && end() - log.dataset.last <= LINES_MAX) setFollow(true);
+    });
+    const on = $(".on", log);
+    if (on) log.scrollTop = on.offsetTop - log.offsetTop - log.clientHeight / 3;
+    else log.scrollTop = log.scrollHeight;
+    follows = logButton("follow")?.getAttribute("aria-pressed") === "true";
+    news(); more();
+  };
+  document.addEventListener("baton:patched", logs);
+  document.addEventListener("click", (event) => {
+    const what = event.target.closest("[data-log]")?.dataset.log, line = event.target.closest(".log li[id] > a");
+    if (what === "follow") setFollow(!follows);
+    else if (what === "news") setFollow(true);
+    else if (what === "times" || what === "wrap") {
+      const off = log.classList.toggle(`no-${what}`);
+      logButton(what).setAttribute("aria-pressed", !off);
+    } else if (line && event.shiftKey && anchor) {
+      event.preventDefault();
+      const to = Number(line.textContent), [first, last] = [Math.min(anchor, to), Math.max(anchor, to)];
+      for (const one of $$("li[id]", log)) { const number = Number(one.id.slice(1)); one.classList.toggle("on", number >= first && number <= last); }
+      const here = new URL(location.href);
+      here.searchParams.set("log", `${first}-${last}`); here.hash = `L${first}`;
+      history.replaceState(null, "", here);
+    } else if (line) anchor = Number(line.textContent);
+  });
+  document.addEventListener("baton:key", ({ detail }) => {
+    if (!log) return;
+    if (detail === "f") logButton("follow")?.click();
+    else if (["n", "N", "e"].includes(detail)) $(`#log a[data-key="${detail}"]`)?.click();
+  });
+
   // ---- begin
 
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   const isNewZone = zone && !document.cookie.includes(`baton_zone=${encodeURIComponent(zone)}`);
   if (isNewZone) later("baton_zone", zone);
   window.baton = { $, $$, signedOut, toast, morph, put, parsed, duration, age, now, show };
-  selection(); tick(); open();
+  selection(); tick(); logs(); open();
 })();

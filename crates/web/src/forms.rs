@@ -63,6 +63,14 @@ impl Form {
         }
     }
 
+    /// As [`Form::done`], where the script goes on to the next page, too.
+    pub fn go(&self, next: &str, said: &str) -> Response {
+        match self.is_scripted {
+            true => axum::Json(serde_json::json!({ "said": said, "go": own_path(next) })).into_response(),
+            false => Redirect::to(&own_path(next)).into_response(),
+        }
+    }
+
     /// Why it did not go, for the script; a page that says so otherwise.
     pub fn refused(&self, error: &Error) -> Response {
         let status = error.clone().into_response().status();

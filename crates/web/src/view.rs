@@ -41,6 +41,8 @@ pub struct View {
     pub theme: Option<&'static str>,
     /// Now, on the store's clock.
     pub now: Millis,
+    /// True for a page that is made again for somebody who has it: what the script adds by itself is left out.
+    pub is_again: bool,
 }
 
 impl View {
@@ -66,12 +68,13 @@ impl View {
             zone: zone.unwrap_or(TimeZone::UTC),
             theme,
             now: app.time.now().await?,
+            is_again: false,
         })
     }
 
     /// The same a moment later.
     pub async fn again(&self) -> Result<View, Error> {
-        Ok(View { now: self.app.time.now().await?, ..self.clone() })
+        Ok(View { now: self.app.time.now().await?, is_again: true, ..self.clone() })
     }
 
     /// True when the caller may do this in the namespace that is shown.

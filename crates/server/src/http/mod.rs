@@ -27,6 +27,7 @@ mod statistics;
 mod webhooks;
 mod workers;
 
+pub(crate) use builds::build_file;
 pub(crate) use cors::Origins;
 pub use extract::{Peer, ThroughProxy};
 pub(crate) use extract::{credential, whole_body};

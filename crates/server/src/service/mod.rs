@@ -28,6 +28,7 @@ pub mod schedules;
 pub mod secrets;
 pub mod sessions;
 pub mod settings;
+pub mod sheet;
 pub mod sleep;
 pub mod start;
 pub mod statistics;

@@ -154,6 +154,7 @@ passing_builds_on! {
         run: RunId, lease: Option<LeaseRef>, first: Option<u64>, lines: Vec<LogLine>, bytes_max: u64
     ) -> LogAnswer;
     fn logs(run: RunId, after: u64, limit: usize) -> Vec<LogRecord>;
+    fn log_end(run: RunId) -> LogEnd;
     fn builder(namespace: &str, name_id: &str) -> Option<Builder>;
     fn set_builder(
         namespace: &str, name_id: &str, worker: WorkerId, key_id: Option<&str>, token_ttl_ms: Millis
@@ -296,6 +297,7 @@ passing_all_on! { Workflows:
     fn journals(runs: &[RunId], bytes_max: u64) -> Vec<Journal>;
     fn messages(run: RunId, seen: i64) -> Vec<Message>;
     fn steps(run: RunId, page: Page<u32>) -> Vec<Step>;
+    fn step_outlines(run: RunId, page: Page<u32>) -> Vec<StepOutline>;
     fn step_attempts(run: RunId, position: Option<u32>, page: Page<(u32, u32)>) -> Vec<StepAttempt>;
     fn is_undone(run: RunId) -> bool;
     fn waits(run: RunId, limit: usize) -> Waits;

@@ -219,6 +219,7 @@ statements! {
     LIST_RUNS = "list_runs.pg.sql";
     LIST_SETTINGS = "list_settings.sql";
     LIST_STEPS = "list_steps.pg.sql";
+    LIST_STEP_OUTLINES = "list_step_outlines.pg.sql";
     LIST_STEP_ATTEMPTS = "list_step_attempts.pg.sql";
     LIST_STRAYS = "list_strays.pg.sql";
     LIST_STUCK_BUILDS = "list_stuck_builds.pg.sql";
@@ -244,6 +245,7 @@ statements! {
     READ_FITNESS = "read_fitness.pg.sql";
     READ_KEY = "read_key.pg.sql";
     READ_LOG = "read_log.pg.sql";
+    READ_LOG_END = "read_log_end.pg.sql";
     READ_MACHINE = "read_machine.pg.sql";
     READ_MIGRATIONS = "read_migrations.sql";
     READ_NOW = "read_now.pg.sql";

@@ -280,6 +280,7 @@ statements! {
     LIST_OUTBOX = "list_outbox.sqlite.sql";
     LIST_STEP_ATTEMPTS = "list_step_attempts.sqlite.sql";
     LIST_STEPS = "list_steps.sqlite.sql";
+    LIST_STEP_OUTLINES = "list_step_outlines.sqlite.sql";
     LIST_UNTAKEN = "list_untaken.sqlite.sql";
     MOVE_CHILDREN = "move_children.sqlite.sql";
     MOVE_DEADLINE = "move_deadline.sqlite.sql";

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use baton_core::State;
-use baton_store::{LOG_PAGE_BYTES_MAX, LogAnswer, LogLine};
+use baton_store::{LOG_PAGE_BYTES_MAX, LogAnswer, LogEnd, LogLine};
 
 use crate::builds_rig::{ROOM, git_build, lines};
 use crate::rig::{Rig, START, contract, done, lease, lease_of, run};
@@ -46,6 +46,9 @@ async fn lines_are_numbered_from_one_and_read_in_pages(rig: Rig) {
         assert_eq!(rig.store.logs(held.run, after, limit).await.unwrap(), [], "after {after}, {limit} lines");
     }
     assert_eq!(rig.store.logs(held.run, 0, usize::MAX).await.unwrap().len(), 6);
+    // Each takes its level, its letter and one more.
+    let end = LogEnd { lines: 6, bytes: 36, is_full: false };
+    assert_eq!(rig.store.log_end(held.run).await.unwrap(), end);
 }
 
 async fn any_text_comes_back_as_it_was(rig: Rig) {
@@ -80,6 +83,7 @@ async fn a_line_bears_the_time_of_its_sender_or_its_arrival(rig: Rig) {
     rig.clock.advance(50);
     let log = rig.log(held.run, 10).await;
     assert_eq!(log.iter().map(|line| line.at).collect::<Vec<_>>(), [7, START + 50, -1]);
+    assert!(log.iter().all(|line| line.arrived_at == START + 50));
     assert!(log.iter().all(|line| line.level == "warn"));
 }
 
@@ -203,6 +207,8 @@ async fn a_full_log_says_so_once(rig: Rig) {
     assert_eq!(add(&["33333", "44444", "55555"]).await, LogAnswer::Full(4));
     assert_eq!(add(&["66666"]).await, LogAnswer::Full(4));
     assert_eq!(add(&[]).await, LogAnswer::Full(4));
+    let end = rig.store.log_end(held.run).await.unwrap();
+    assert!(end.is_full && end.lines == 4, "{end:?}");
     let log = rig.log(held.run, 10).await;
     assert_eq!(log.iter().map(|line| line.number).collect::<Vec<_>>(), [1, 2, 3, 4]);
     assert_eq!(log[2].message, "33333");

@@ -57,6 +57,14 @@ async fn steps_and_attempts_are_read_in_pages(rig: Rig) {
     writes.push(begins(lease, 5, "begun"));
     writes.push(StepWrite { kind: StepKind::Fact, ..completed(lease, 6, "fact", "") });
     rig.store.write_steps(writes).await.unwrap();
+    let outlines = rig.store.step_outlines(lease.run, Page { after: None, limit: 100 }).await.unwrap();
+    let shapes: Vec<_> = outlines.iter().map(|step| (step.position, step.kind, step.state, step.attempts)).collect();
+    let done = |position: u32| (position, StepKind::Step, StepState::Completed, position + 1);
+    let others = [(5, StepKind::Step, StepState::Begun, 1), (6, StepKind::Fact, StepState::Completed, 1)];
+    assert_eq!(shapes, (0..5).map(done).chain(others).collect::<Vec<_>>());
+    assert!(outlines.iter().all(|step| step.epoch == lease.epoch));
+    let middle = rig.store.step_outlines(lease.run, Page { after: Some(2), limit: 2 }).await.unwrap();
+    assert_eq!(middle, outlines[3..5]);
     let (mut after, mut read) = (None, Vec::new());
     loop {
         let page = rig.store.steps(lease.run, Page { after, limit: 3 }).await.unwrap();

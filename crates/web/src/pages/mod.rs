@@ -7,6 +7,7 @@ pub mod namespaces;
 pub mod overview;
 pub mod pools;
 pub mod queues;
+pub mod run;
 pub mod schedules;
 pub mod settings;
 pub mod signin;
@@ -28,7 +29,7 @@ use crate::session::{CSRF_MARK, Visitor, wants_page};
 use crate::view::View;
 
 /// The routes that show pages. [`page`] has a line for each.
-pub const PATHS: [&str; 19] = [
+pub const PATHS: [&str; 20] = [
     "/",
     "/start",
     "/more",
@@ -41,6 +42,7 @@ pub const PATHS: [&str; 19] = [
     "/pools/{name}/machines/{id}",
     "/queues",
     "/queues/{name}",
+    "/runs/{id}",
     "/schedules",
     "/schedules/{name}",
     "/settings",
@@ -55,6 +57,7 @@ pub fn forms(router: Router<App>) -> Router<App> {
     let router = keys::forms(router);
     let router = namespaces::forms(router);
     let router = pools::forms(router);
+    let router = run::forms(router);
     let router = schedules::forms(router);
     let router = settings::forms(router);
     let router = webhooks::forms(router);
@@ -92,6 +95,7 @@ pub async fn page(view: &View, place: &Place) -> Page {
         ["pools"] => pools::page(view).await,
         ["pools", name] => pools::one(view, name).await,
         ["pools", name, "machines", id] => pools::machine(view, name, id).await,
+        ["runs", id] => run::page(view, id).await,
         ["schedules"] => schedules::page(view).await,
         ["schedules", id] => schedules::one(view, id).await,
         ["settings"] => settings::page(view).await,

@@ -14,7 +14,7 @@ use super::super::ok;
 use super::credentials::Shown;
 use crate::artifacts::{Download, Sha256Sum};
 use crate::service::builds::holder::Proof;
-use crate::service::builds::{self, Found, files, holder, machines};
+use crate::service::builds::{self, Found, Reader, files, holder, machines};
 use crate::{App, Error, crash};
 
 async fn send(
@@ -62,7 +62,7 @@ pub(super) async fn result(
     method: Method,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    submitted_or_built(&app, &shown, &id, ArtifactKind::Result, &method, &headers).await
+    submitted_or_built(&app, &shown.reader()?, &id, ArtifactKind::Result, &method, &headers).await
 }
 
 /// Download a file of a build.
@@ -76,23 +76,35 @@ pub(super) async fn download(
     method: Method,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let kind = match which.as_str() {
+    named(&app, &shown.reader()?, &id, &which, &method, &headers).await
+}
+
+/// Sends a file of a build by the word for its kind.
+pub(crate) async fn named(
+    app: &App,
+    reader: &Reader<'_>,
+    id: &str,
+    which: &str,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Result<Response, Error> {
+    let kind = match which {
         "source" => ArtifactKind::Source,
         "result" => ArtifactKind::Result,
         other => return Err(Error::Malformed(format!("Invalid file type {other:?}: there are source and result"))),
     };
-    submitted_or_built(&app, &shown, &id, kind, &method, &headers).await
+    submitted_or_built(app, reader, id, kind, method, headers).await
 }
 
 async fn submitted_or_built(
     app: &App,
-    shown: &Shown,
+    reader: &Reader<'_>,
     id: &str,
     kind: ArtifactKind,
     method: &Method,
     headers: &HeaderMap,
 ) -> Result<Response, Error> {
-    let found = builds::visible(app, &shown.reader()?, Scope::Read, id).await?;
+    let found = builds::visible(app, reader, Scope::Read, id).await?;
     let file = files::published(app, &found, kind).await?.ok_or_else(|| {
         let status = builds::status_of(found.record.state).as_str();
         match found.record.state == baton_core::State::Completed {

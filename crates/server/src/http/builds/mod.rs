@@ -12,6 +12,8 @@ mod runs;
 mod storage;
 mod workers;
 
+pub(crate) use files::named as build_file;
+
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
 use utoipa::openapi::path::{HttpMethod, PathItem};

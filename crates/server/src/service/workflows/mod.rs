@@ -93,7 +93,12 @@ pub(crate) fn pinned(kind: &str, version: Option<&str>) -> String {
 
 /// The name of a workflow without the version it is pinned to.
 pub(crate) fn plain(lane: &LaneName) -> &str {
-    lane.kind.split_once(VERSION_MARK).map_or(lane.kind.as_str(), |(name, _)| name)
+    pinned_parts(&lane.kind).0
+}
+
+/// The name of a workflow, and the version it is pinned to.
+pub(crate) fn pinned_parts(kind: &str) -> (&str, Option<&str>) {
+    kind.split_once(VERSION_MARK).map_or((kind, None), |(name, version)| (name, Some(version)))
 }
 
 /// True when a run in this state was never begun by anybody.

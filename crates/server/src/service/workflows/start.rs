@@ -5,7 +5,8 @@ use baton_core::order::{PRIORITY_DEFAULT, PRIORITY_MAX};
 use baton_core::retry::{INTERVAL_MS_MAX, RetryPolicy};
 use baton_core::trace::TraceContext;
 use baton_core::{Millis, RunId};
-use baton_store::{Due, Idempotency, Lane, LaneName, NewRun, Scope, Submitted};
+pub use baton_store::Due;
+use baton_store::{Idempotency, Lane, LaneName, NewRun, Scope, Submitted};
 use bytes::Bytes;
 use serde::de::IgnoredAny;
 

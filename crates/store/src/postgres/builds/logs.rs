@@ -9,7 +9,7 @@ use super::super::pool::{Outcome, Session, retried};
 use super::super::sql;
 use super::{corrupt, signed};
 use crate::log_chunks::{self, Chunk, Fresh, Tail, Taken};
-use crate::{LOG_PAGE_BYTES_MAX, LeaseRef, LogAnswer, LogRecord};
+use crate::{LOG_PAGE_BYTES_MAX, LeaseRef, LogAnswer, LogEnd, LogRecord};
 
 /// Bytes of lines that are written in one statement; more go in several, in one transaction.
 const STATEMENT_BYTES_MAX: u64 = 1 << 20;
@@ -138,6 +138,13 @@ impl PostgresStore {
         }
         records.truncate(limit);
         Ok(records)
+    }
+
+    pub(super) async fn read_log_end(&self, run: RunId) -> Outcome<LogEnd> {
+        let rows = self.database.query(sql::READ_LOG_END, params![run.0]).await?;
+        let Some(row) = rows.first() else { return Ok(LogEnd::default()) };
+        let number = |column: &str| Ok::<_, tokio_postgres::Error>(row.try_get::<_, i64>(column)?.max(0) as u64);
+        Ok(LogEnd { lines: number("log_lines")?, bytes: number("log_bytes")?, is_full: row.try_get("log_full")? })
     }
 }
 

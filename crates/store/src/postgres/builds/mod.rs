@@ -19,9 +19,9 @@ use super::PostgresStore;
 use super::params::Param;
 use super::pool::{Outcome, Trouble, retried};
 use crate::{
-    Artifact, Build, BuildAnswer, BuildCounts, Builder, BuilderSet, Builds, LeaseRef, LogAnswer, LogLine, LogRecord,
-    Machine, Measured, NewArtifact, NewBuild, NewMeasurement, NewRun, OtpAnswer, StoreError, StoreResult, TokenAnswer,
-    log_chunks,
+    Artifact, Build, BuildAnswer, BuildCounts, Builder, BuilderSet, Builds, LeaseRef, LogAnswer, LogEnd, LogLine,
+    LogRecord, Machine, Measured, NewArtifact, NewBuild, NewMeasurement, NewRun, OtpAnswer, StoreError, StoreResult,
+    TokenAnswer, log_chunks,
 };
 
 /// The complaint about JSON that nobody of us can have written.
@@ -129,6 +129,10 @@ impl Builds for PostgresStore {
 
     async fn logs(&self, run: RunId, after: u64, limit: usize) -> StoreResult<Vec<LogRecord>> {
         self.database.again(|| self.read_log(run, after, limit)).await
+    }
+
+    async fn log_end(&self, run: RunId) -> StoreResult<LogEnd> {
+        self.database.again(|| self.read_log_end(run)).await
     }
 
     async fn builder(&self, namespace: &str, name_id: &str) -> StoreResult<Option<Builder>> {

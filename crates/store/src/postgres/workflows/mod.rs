@@ -19,8 +19,8 @@ use super::pool::retried;
 use crate::decide::Act;
 use crate::{
     Changes, ChildAnswer, ContinueAnswer, Delivered, Journal, LaneId, LeaseRef, Message, MessageAnswer, NewChild,
-    NewMessage, NewRun, Page, Relations, RunRecord, Step, StepAnswer, StepAttempt, StepWrite, StoreResult, Submitted,
-    SuspendAnswer, Suspension, Verdict, Waits, Woken, Workflows,
+    NewMessage, NewRun, Page, Relations, RunRecord, Step, StepAnswer, StepAttempt, StepOutline, StepWrite, StoreResult,
+    Submitted, SuspendAnswer, Suspension, Verdict, Waits, Woken, Workflows,
 };
 
 #[async_trait]
@@ -89,6 +89,10 @@ impl Workflows for PostgresStore {
 
     async fn steps(&self, run: RunId, page: Page<u32>) -> StoreResult<Vec<Step>> {
         self.database.again(|| self.list_steps(run, page)).await
+    }
+
+    async fn step_outlines(&self, run: RunId, page: Page<u32>) -> StoreResult<Vec<StepOutline>> {
+        self.database.again(|| self.list_step_outlines(run, page)).await
     }
 
     async fn step_attempts(

@@ -15,7 +15,9 @@ use super::super::rows::{self, epoch, run_id};
 use super::super::sql;
 use super::inbox::list_news;
 use super::memory::{step_kind, step_row, step_state};
-use crate::{Journal, LaneId, OpenStep, Page, Relations, RunRecord, STEPS_AT_ONCE, Step, StepAttempt, Waits};
+use crate::{
+    Journal, LaneId, OpenStep, Page, Relations, RunRecord, STEPS_AT_ONCE, Step, StepAttempt, StepOutline, Waits,
+};
 
 /// Stands before the first position and the first attempt.
 const NOTHING_YET: i32 = -1;
@@ -86,6 +88,27 @@ impl PostgresStore {
         let after = page.after.map_or(NOTHING_YET, |after| after as i32);
         let rows = self.database.query(sql::LIST_STEPS, params![run.0, after, page.limit as i64]).await?;
         rows.iter().map(|row| Ok(step_row(row)?.step())).collect()
+    }
+
+    pub(super) async fn list_step_outlines(&self, run: RunId, page: Page<u32>) -> Outcome<Vec<StepOutline>> {
+        let after = page.after.map_or(NOTHING_YET, |after| after as i32);
+        let rows = self.database.query(sql::LIST_STEP_OUTLINES, params![run.0, after, page.limit as i64]).await?;
+        let outline = |row: &Row| {
+            Ok(StepOutline {
+                position: row.try_get::<_, i32>("position")? as u32,
+                kind: step_kind(row.try_get("kind")?)?,
+                state: step_state(row.try_get("state")?)?,
+                attempts: row.try_get::<_, i32>("attempts")?.max(0) as u32,
+                epoch: epoch(row, "epoch")?,
+                begun_at: row.try_get("begun_at")?,
+                ended_at: row.try_get("ended_at")?,
+                due_at: row.try_get("due_at")?,
+                child: row.try_get::<_, Option<Uuid>>("child")?.map(RunId),
+                name: row.try_get("name")?,
+                code: row.try_get("code")?,
+            })
+        };
+        rows.iter().map(outline).collect()
     }
 
     pub(super) async fn list_step_attempts(

@@ -8,7 +8,7 @@ use super::super::{rows, statements};
 use super::corrupt;
 use super::machines::claimed_at;
 use crate::log_chunks::{self, Chunk, Fresh, Tail, Taken};
-use crate::{LOG_PAGE_BYTES_MAX, LeaseRef, LogAnswer, LogRecord, StoreResult};
+use crate::{LOG_PAGE_BYTES_MAX, LeaseRef, LogAnswer, LogEnd, LogRecord, StoreResult};
 
 pub(super) fn add(
     sql: &Sql<'_>,
@@ -65,4 +65,11 @@ pub(super) fn read(sql: &Sql<'_>, run: RunId, after: u64, limit: usize) -> Store
     }
     records.truncate(limit);
     Ok(records)
+}
+
+pub(super) fn end(sql: &Sql<'_>, run: RunId) -> StoreResult<LogEnd> {
+    let end = sql.row(statements::READ_LOG_TAIL, params![run.0.as_bytes()], |row| {
+        Ok(LogEnd { lines: rows::number(row, 0)?, bytes: rows::number(row, 1)?, is_full: row.get(2)? })
+    })?;
+    Ok(end.unwrap_or_default())
 }

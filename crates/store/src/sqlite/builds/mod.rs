@@ -13,9 +13,9 @@ use uuid::Uuid;
 
 use super::SqliteStore;
 use crate::{
-    Artifact, Build, BuildAnswer, BuildCounts, Builder, BuilderSet, Builds, LeaseRef, LogAnswer, LogLine, LogRecord,
-    Machine, Measured, NewArtifact, NewBuild, NewMeasurement, NewRun, OtpAnswer, StoreError, StoreResult, TokenAnswer,
-    log_chunks,
+    Artifact, Build, BuildAnswer, BuildCounts, Builder, BuilderSet, Builds, LeaseRef, LogAnswer, LogEnd, LogLine,
+    LogRecord, Machine, Measured, NewArtifact, NewBuild, NewMeasurement, NewRun, OtpAnswer, StoreError, StoreResult,
+    TokenAnswer, log_chunks,
 };
 
 /// The complaint about JSON that nobody of us can have written.
@@ -107,6 +107,10 @@ impl Builds for SqliteStore {
 
     async fn logs(&self, run: RunId, after: u64, limit: usize) -> StoreResult<Vec<LogRecord>> {
         self.read(move |sql| logs::read(sql, run, after, limit)).await
+    }
+
+    async fn log_end(&self, run: RunId) -> StoreResult<LogEnd> {
+        self.read(move |sql| logs::end(sql, run)).await
     }
 
     async fn builder(&self, namespace: &str, name_id: &str) -> StoreResult<Option<Builder>> {

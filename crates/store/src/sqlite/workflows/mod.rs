@@ -18,8 +18,8 @@ use super::{SqliteStore, end, statements};
 use crate::decide::Act;
 use crate::{
     Changes, ChildAnswer, ContinueAnswer, Delivered, Journal, LaneId, LeaseRef, Message, MessageAnswer, NewChild,
-    NewMessage, NewRun, Page, Relations, RunRecord, Step, StepAnswer, StepAttempt, StepWrite, StoreResult, Submitted,
-    SuspendAnswer, Suspension, Verdict, Waits, Woken, Workflows,
+    NewMessage, NewRun, Page, Relations, RunRecord, Step, StepAnswer, StepAttempt, StepOutline, StepWrite, StoreResult,
+    Submitted, SuspendAnswer, Suspension, Verdict, Waits, Woken, Workflows,
 };
 
 /// Deletes what a workflow has besides its run.
@@ -131,6 +131,10 @@ impl Workflows for SqliteStore {
 
     async fn steps(&self, run: RunId, page: Page<u32>) -> StoreResult<Vec<Step>> {
         self.read(move |sql| read::steps(sql, run, page)).await
+    }
+
+    async fn step_outlines(&self, run: RunId, page: Page<u32>) -> StoreResult<Vec<StepOutline>> {
+        self.read(move |sql| read::outlines(sql, run, page)).await
     }
 
     async fn step_attempts(

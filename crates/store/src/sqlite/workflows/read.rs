@@ -8,8 +8,8 @@ use super::super::connection::Sql;
 use super::super::{rows, statements};
 use super::{inbox, steps::step_row};
 use crate::{
-    Journal, OpenStep, Page, Relations, RunRecord, STEPS_AT_ONCE, Step, StepAttempt, StepKind, StepState, StoreResult,
-    Waits,
+    Journal, OpenStep, Page, Relations, RunRecord, STEPS_AT_ONCE, Step, StepAttempt, StepKind, StepOutline, StepState,
+    StoreResult, Waits,
 };
 
 pub(super) fn journals(sql: &Sql<'_>, runs: &[RunId], bytes_max: u64) -> StoreResult<Vec<Journal>> {
@@ -42,6 +42,26 @@ pub(super) fn steps(sql: &Sql<'_>, run: RunId, page: Page<u32>) -> StoreResult<V
     let after = page.after.map_or(-1, i64::from);
     let parameters = params![run.0.as_bytes(), after, page.limit as i64];
     sql.rows(statements::LIST_STEPS, parameters, |row| Ok(step_row(row)?.step()))
+}
+
+pub(super) fn outlines(sql: &Sql<'_>, run: RunId, page: Page<u32>) -> StoreResult<Vec<StepOutline>> {
+    let after = page.after.map_or(-1, i64::from);
+    let parameters = params![run.0.as_bytes(), after, page.limit as i64];
+    sql.rows(statements::LIST_STEP_OUTLINES, parameters, |row| {
+        Ok(StepOutline {
+            position: row.get(0)?,
+            kind: rows::coded(row, 1, StepKind::from_code)?,
+            state: rows::coded(row, 2, StepState::from_code)?,
+            attempts: row.get(3)?,
+            epoch: rows::epoch(row, 4)?,
+            begun_at: row.get(5)?,
+            ended_at: row.get(6)?,
+            due_at: row.get(7)?,
+            child: rows::maybe(row, 8, rows::run_id)?,
+            name: row.get(9)?,
+            code: row.get(10)?,
+        })
+    })
 }
 
 pub(super) fn attempts(

@@ -1,0 +1,5 @@
+-- What a workflow remembers beyond a position, without what came out.
+select position, kind, state, earlier + attempts, epoch, begun_at, ended_at, due_at, child, name, code
+from steps
+where run_id = ?1 and position > ?2
+order by position limit ?3
