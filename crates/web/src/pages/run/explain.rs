@@ -19,7 +19,7 @@ const FOR_GOOD: Millis = 253_402_300_799_000;
 
 /// What is said, and how it looks.
 struct Said {
-    /// `bad`, `warn`, `run` or nothing.
+    /// `bad`, `warn`, `run`, `ok`, `off` or nothing.
     tone: &'static str,
     icon: &'static str,
     sentence: Markup,
@@ -39,7 +39,8 @@ pub async fn section(view: &View, sheet: &Sheet) -> Result<Markup, Error> {
     };
     let class = if said.tone.is_empty() { "explain".to_owned() } else { format!("explain {}", said.tone) };
     let colour = match (said.tone, state(view, sheet)) {
-        ("", Shown::Completed) => "c-ok",
+        ("ok", _) => "c-ok",
+        ("off", _) => "c-wait",
         ("", Shown::Sleeping) => "c-sleep",
         ("", _) => "c-wait",
         ("bad", _) => "c-bad",
@@ -86,7 +87,7 @@ fn ended(view: &View, sheet: &Sheet) -> Said {
             }
         }
         Shown::Cancelled => Said {
-            tone: "",
+            tone: "off",
             icon: "off",
             sentence: html! { "It was cancelled at " (when) ", " (took) " after it was submitted." },
             others: record
@@ -102,7 +103,7 @@ fn ended(view: &View, sheet: &Sheet) -> Said {
                 Nature::Plain | Nature::Build(_) => None,
             };
             Said {
-                tone: "",
+                tone: "ok",
                 icon: "ok",
                 sentence: html! {
                     "It completed at " (when) ", " (took) " after it was submitted."

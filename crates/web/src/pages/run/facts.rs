@@ -56,7 +56,7 @@ pub fn section(view: &View, sheet: &Sheet, leases: &[Lease]) -> Markup {
                             a.tag.cut dir="auto" href=(same(view, &format!("key:{key}"))) { (format::visible(key)) }
                         }))
                     }
-                    @if let Some(affinity) = &record.affinity {
+                    @if let Some(affinity) = record.affinity.as_ref().filter(|affinity| record.key.as_ref() != Some(affinity)) {
                         (fact("Prefers the worker of", html! { span.tag.cut dir="auto" { (format::visible(affinity)) } }))
                     }
                     @if let Some(run) = record.retry_of { (fact("Retry of", run_link(view, run))) }
