@@ -21,7 +21,7 @@ use axum::routing::{MethodRouter, get, post};
 use baton_server::App;
 use http::HeaderValue;
 use http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, REFERRER_POLICY, SET_COOKIE, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderName, REFERRER_POLICY, SET_COOKIE, X_CONTENT_TYPE_OPTIONS,
     X_FRAME_OPTIONS,
 };
 
@@ -51,6 +51,11 @@ fn shown() -> MethodRouter<App> {
 
 /// Sets what keeps a page to itself, and sends a session's new token.
 async fn guard(mut request: Request, next: Next) -> Response {
+    // HTTP/2 has no such header. Everything here looks for the host in it.
+    let authority = request.uri().authority().and_then(|host| HeaderValue::try_from(host.as_str()).ok());
+    if let Some(host) = authority.filter(|_| !request.headers().contains_key(HOST)) {
+        request.headers_mut().insert(HOST, host);
+    }
     let cookie = NewCookie::default();
     request.extensions_mut().insert(cookie.clone());
     let mut response = next.run(request).await;

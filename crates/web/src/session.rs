@@ -13,10 +13,11 @@ use http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode};
 
 use crate::query::escape;
 
-/// The cookie that has the session's token.
+/// The cookie that has the session's token. Where the address has a port that stands behind it: browsers send cookies to
+/// all ports of a host, and two servers on one machine would sign each other's visitors out.
 const SESSION: &str = "baton_session";
-/// The same where the connection is encrypted. Browsers take one of this name from nobody but this very host.
-const SESSION_SECURE: &str = "__Host-baton_session";
+/// Begins its name where the connection is encrypted. Browsers take such a cookie from nobody but this very host.
+const SECURE: &str = "__Host-";
 /// What stands in pages for the session's token of forms, until they are sent: pages are made once for several sessions.
 pub const CSRF_MARK: &str = "\u{1}csrf\u{1}";
 /// The field of forms, and the header of the script, that have it.
@@ -147,27 +148,30 @@ pub fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 
 /// The token that a browser shows.
 pub fn shown<'a>(app: &App, headers: &'a HeaderMap, extensions: &Extensions) -> Option<&'a str> {
-    cookie(headers, cookie_name(face::is_encrypted(app, headers, extensions)))
+    cookie(headers, &cookie_name(face::is_encrypted(app, headers, extensions), headers))
 }
 
-fn cookie_name(is_encrypted: bool) -> &'static str {
-    if is_encrypted { SESSION_SECURE } else { SESSION }
+fn cookie_name(is_encrypted: bool, headers: &HeaderMap) -> String {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let port = host.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+    let port = port.map_or_else(String::new, |port| format!("_{port}"));
+    format!("{}{SESSION}{port}", if is_encrypted { SECURE } else { "" })
 }
 
 /// The cookie for a session.
 pub fn set_cookie(app: &App, extensions: &Extensions, headers: &HeaderMap, token: &str) -> Result<HeaderValue, Error> {
-    written(face::is_encrypted(app, headers, extensions), token, app.current().session_max_ms / 1_000)
+    written(face::is_encrypted(app, headers, extensions), headers, token, app.current().session_max_ms / 1_000)
 }
 
 /// What removes the cookie.
 pub fn no_cookie(app: &App, extensions: &Extensions, headers: &HeaderMap) -> Result<HeaderValue, Error> {
-    written(face::is_encrypted(app, headers, extensions), "", 0)
+    written(face::is_encrypted(app, headers, extensions), headers, "", 0)
 }
 
 /// `Lax`: a link to a run in a chat opens that run, and nobody else's page can send a form.
-fn written(is_encrypted: bool, token: &str, seconds: u64) -> Result<HeaderValue, Error> {
+fn written(is_encrypted: bool, headers: &HeaderMap, token: &str, seconds: u64) -> Result<HeaderValue, Error> {
     let secure = if is_encrypted { "; Secure" } else { "" };
-    let name = cookie_name(is_encrypted);
+    let name = cookie_name(is_encrypted, headers);
     let text = format!("{name}={token}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");
     let mut value = HeaderValue::try_from(text).map_err(|_| Error::Internal)?;
     value.set_sensitive(true);
@@ -197,9 +201,17 @@ mod tests {
 
     #[test]
     fn cookies_say_who_may_have_them() {
-        let text = |is_encrypted| written(is_encrypted, "t", 60).unwrap().to_str().unwrap().to_owned();
-        assert_eq!(text(false), "baton_session=t; Path=/; HttpOnly; SameSite=Lax; Max-Age=60");
-        assert_eq!(text(true), "__Host-baton_session=t; Path=/; HttpOnly; SameSite=Lax; Max-Age=60; Secure");
+        for (host, is_encrypted, written_as) in [
+            ("baton.example", false, "baton_session=t; Path=/; HttpOnly; SameSite=Lax; Max-Age=60"),
+            ("127.0.0.1:7400", false, "baton_session_7400=t; Path=/; HttpOnly; SameSite=Lax; Max-Age=60"),
+            ("[::1]:7400", false, "baton_session_7400=t; Path=/; HttpOnly; SameSite=Lax; Max-Age=60"),
+            ("[::1]", false, "baton_session=t; Path=/; HttpOnly; SameSite=Lax; Max-Age=60"),
+            ("baton.example", true, "__Host-baton_session=t; Path=/; HttpOnly; SameSite=Lax; Max-Age=60; Secure"),
+            ("a:7400", true, "__Host-baton_session_7400=t; Path=/; HttpOnly; SameSite=Lax; Max-Age=60; Secure"),
+        ] {
+            let value = written(is_encrypted, &headers(&[("host", host)]), "t", 60).unwrap();
+            assert_eq!(value.to_str().unwrap(), written_as);
+        }
     }
 
     #[test]

@@ -28,10 +28,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const BROWSER: (&str, &str) = ("accept", "text/html,application/xhtml+xml,*/*;q=0.8");
 
 struct Site {
-    app: App,
     client: Client,
     address: SocketAddr,
     clock: Clock,
+    /// What browsers call it.
+    host: Option<&'static str>,
     stop: CancellationToken,
     raw: legacy::Client<HttpConnector, Full<Bytes>>,
     _home: Box<dyn Any + Send + Sync>,
@@ -92,16 +93,16 @@ impl Site {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        tokio::spawn(serve(app.clone(), listener, stop.clone().cancelled_owned()));
+        tokio::spawn(serve(app, listener, stop.clone().cancelled_owned()));
         let client = Client::new(&format!("http://{address}"), KEY).unwrap();
         let raw = legacy::Client::builder(TokioExecutor::new()).build_http();
-        Site { app, client, address, clock, stop, raw, _home: home }
+        Site { client, address, clock, host: None, stop, raw, _home: home }
     }
 
     async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response<Incoming> {
         let mut request = Request::builder().method(method).uri(format!("http://{}{path}", self.address));
-        for (name, value) in headers {
-            request = request.header(*name, *value);
+        for (name, value) in headers.iter().copied().chain(self.host.map(|host| ("host", host))) {
+            request = request.header(name, value);
         }
         self.raw.request(request.body(Full::new(Bytes::from(body.to_owned()))).unwrap()).await.unwrap()
     }
@@ -127,6 +128,11 @@ impl Site {
             303 => false,
             _ => panic!("{answer:?}"),
         }
+    }
+
+    /// The cookie that has a session here.
+    fn cookie(&self) -> String {
+        format!("baton_session_{}", self.address.port())
     }
 
     /// What the forms of a session show.
@@ -159,14 +165,14 @@ async fn a_key_becomes_a_cookie_that_no_script_reads() {
     let [cookie] = plain.cookies().try_into().unwrap();
     assert!(!cookie.contains(KEY), "{cookie}");
     let (token, rest) = cookie.split_once("; ").unwrap();
-    assert!(token.starts_with("baton_session=bs_"), "{cookie}");
+    assert!(token.starts_with(&format!("{}=bs_", site.cookie())), "{cookie}");
     assert_eq!(rest, "Path=/; HttpOnly; SameSite=Lax; Max-Age=2592000");
     // Where a trusted proxy says that it was spoken to over TLS.
     let proxied = ("x-forwarded-proto", "https");
     let secure = site.send("POST", "/signin", &[proxied], &format!("key={KEY}")).await;
     let [cookie] = secure.cookies().try_into().unwrap();
     let (token, rest) = cookie.split_once("; ").unwrap();
-    assert!(token.starts_with("__Host-baton_session=bs_"), "{cookie}");
+    assert!(token.starts_with(&format!("__Host-{}=bs_", site.cookie())), "{cookie}");
     assert_eq!(rest, "Path=/; HttpOnly; SameSite=Lax; Max-Age=2592000; Secure");
     let seen = site.send("GET", "/more", &[BROWSER, proxied, ("cookie", token)], "").await;
     assert_eq!(seen.status, 200);
@@ -177,16 +183,16 @@ async fn a_key_becomes_a_cookie_that_no_script_reads() {
     // Anybody can say so who is no trusted proxy.
     let open = Site::start().await;
     let answer = open.send("POST", "/signin", &[proxied], &format!("key={KEY}")).await;
-    assert!(answer.session().starts_with("baton_session="), "{answer:?}");
+    assert!(answer.session().starts_with("baton_session_"), "{answer:?}");
 }
 
 #[tokio::test]
 async fn a_session_that_somebody_else_chose_is_not_taken() {
     let site = Site::start().await;
-    let chosen = "baton_session=bs_chosen";
-    let answer = site.send("POST", "/signin", &[("cookie", chosen)], &format!("key={KEY}")).await;
+    let chosen = format!("{}=bs_chosen", site.cookie());
+    let answer = site.send("POST", "/signin", &[("cookie", &chosen)], &format!("key={KEY}")).await;
     assert_ne!(answer.session(), chosen);
-    assert!(!site.lets_in(chosen).await);
+    assert!(!site.lets_in(&chosen).await);
     // Nor one that is real: it ends, and whoever has it too sees nothing.
     let reader = site.key(&["read"]).await;
     let theirs = site.sign_in(&reader.key).await;
@@ -225,7 +231,7 @@ async fn forms_come_from_our_own_pages() {
     let headers = [("cookie", own.as_str()), ("origin", &origin), ("sec-fetch-site", "same-origin")];
     let out = site.send("POST", "/signout", &headers, &format!("csrf={csrf}")).await;
     assert_eq!((out.status, out.header("location")), (303, "/signin"));
-    assert_eq!(out.cookies(), ["baton_session=; Path=/; HttpOnly; SameSite=Lax; Max-Age=0"]);
+    assert_eq!(out.cookies(), [format!("{}=; Path=/; HttpOnly; SameSite=Lax; Max-Age=0", site.cookie())]);
     assert!(!site.lets_in(&own).await && site.lets_in(&other).await);
 }
 
@@ -353,7 +359,7 @@ async fn an_old_token_is_replaced_and_forms_stay_good() {
     .await;
     let renewed = renewed.unwrap();
     let new = renewed.split(';').next().unwrap();
-    assert!(new.starts_with("baton_session=bs_") && new != cookie && renewed.contains("; HttpOnly; SameSite=Lax; "));
+    assert!(new.starts_with("baton_session_") && new != cookie && renewed.contains("; HttpOnly; SameSite=Lax; "));
     assert_eq!(site.csrf(new).await, csrf);
     assert!(site.lets_in(&cookie).await, "another tab is on its way with it");
     site.clock.advance(60_000);
@@ -375,7 +381,10 @@ async fn two_servers_share_sessions() {
             database_connections: 4,
             ..Settings::default()
         };
-        Site::serve(settings, Clock::Real, Box::new(files)).await
+        // Both are behind one address.
+        let mut site = Site::serve(settings, Clock::Real, Box::new(files)).await;
+        site.host = Some("baton.example");
+        site
     };
     let (here, there) = (start().await, start().await);
     let cookie = here.sign_in(KEY).await;

@@ -98,13 +98,19 @@ impl KnownSessions {
 
 /// Begins a session for whoever shows an API key, and ends the one that the browser had before. Returns the token.
 pub async fn sign_in(app: &App, key: &str, from: Option<IpAddr>, before: Option<&str>) -> Result<String, Error> {
-    let caller = app.keys.check(Some(key), from).await?;
+    let caller = app.keys.check(Some(key), from).await.inspect_err(|error| count(app, error))?;
     let holder = SessionHolder { key_id: caller.key_id.clone(), key_hash: Some(token::hash(key)) };
     begin(app, &caller, holder, "with the API key", before).await
 }
 
 /// Begins a session for whoever has a link. The first one who uses it is let in.
 pub async fn sign_in_once(app: &App, link: &str, from: Option<IpAddr>, before: Option<&str>) -> Result<String, Error> {
+    let (caller, holder) = take_link(app, link, from).await.inspect_err(|error| count(app, error))?;
+    begin(app, &caller, holder, "with a link", before).await
+}
+
+/// Uses up a link, and returns whose session it begins.
+async fn take_link(app: &App, link: &str, from: Option<IpAddr>) -> Result<(Caller, SessionHolder), Error> {
     let _turn = app.keys.turn(false, from).await?;
     let used = match link.len() <= TOKEN_BYTES_MAX {
         true => app.store.use_signin_link(&token::hash(link)).await?,
@@ -115,7 +121,13 @@ pub async fn sign_in_once(app: &App, link: &str, from: Option<IpAddr>, before: O
     let Some(caller) = holder_now(app, &holder).await? else {
         return Err(app.keys.refused(from, "sign-in link", "the API key of the link is not good any more").await);
     };
-    begin(app, &caller, holder, "with a link", before).await
+    Ok((caller, holder))
+}
+
+fn count(app: &App, error: &Error) {
+    if matches!(error, Error::BadCredential(_)) {
+        app.metrics.credential_refusals.inc();
+    }
 }
 
 async fn begin(

@@ -154,7 +154,7 @@ pub async fn not_found(headers: HeaderMap) -> Response {
             p { a.link href="/" { "To the overview" } }
         }
     };
-    guarded(written(StatusCode::NOT_FOUND, page::plain("Nothing is here", None, &main).0))
+    guarded(written(StatusCode::NOT_FOUND, page::plain("Nothing is here", signin::theme(&headers), &main).0))
 }
 
 /// HTML as an answer.

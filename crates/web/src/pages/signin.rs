@@ -136,7 +136,8 @@ fn begin(app: &App, extensions: &Extensions, headers: &HeaderMap, token: &str, n
     }
 }
 
-fn theme(headers: &HeaderMap) -> Option<&'static str> {
+/// The theme that the cookie of the script says.
+pub fn theme(headers: &HeaderMap) -> Option<&'static str> {
     match cookie(headers, "baton_theme") {
         Some("dark") => Some("dark"),
         Some("light") => Some("light"),
