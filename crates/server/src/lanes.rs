@@ -1,7 +1,8 @@
 //! Names of lanes and their numbers. Lanes are never renamed or removed, so what is known stays true.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::{Duration, Instant};
 
 use baton_store::{Lane, LaneId, LaneName, QueueId, Store, StoreResult};
 
@@ -20,12 +21,17 @@ struct Known {
 pub struct Lanes {
     store: Arc<dyn Store>,
     known: RwLock<Known>,
+    /// When the lanes of workflows were last read.
+    looked_at_workflows: Mutex<Option<Instant>>,
 }
+
+/// How long lanes of workflows are not read again.
+const WORKFLOWS_FRESH: Duration = Duration::from_secs(1);
 
 impl Lanes {
     /// Reads what the store has.
     pub async fn load(store: Arc<dyn Store>) -> StoreResult<Lanes> {
-        let lanes = Lanes { store, known: RwLock::default() };
+        let lanes = Lanes { store, known: RwLock::default(), looked_at_workflows: Mutex::default() };
         lanes.refresh().await?;
         Ok(lanes)
     }
@@ -115,6 +121,29 @@ impl Lanes {
             lanes.retain(|lane| known.workflows.contains(lane));
         }
         Ok(lanes)
+    }
+
+    /// As [`Lanes::is_workflow`], where a lane that another server has marked a moment ago may be missed: the store is not
+    /// asked again for each lane that is none.
+    pub async fn known_workflow(&self, lane: LaneId) -> StoreResult<bool> {
+        let is_stale = {
+            let mut looked = self.looked_at_workflows.lock().expect("nobody panics while holding it");
+            let is_stale = looked.is_none_or(|at| at.elapsed() >= WORKFLOWS_FRESH);
+            if is_stale {
+                *looked = Some(Instant::now());
+            }
+            is_stale
+        };
+        if is_stale {
+            let all = self.store.workflow_lanes().await?;
+            self.known.write().expect("nobody panics while holding it").workflows.extend(all);
+        }
+        Ok(self.known.read().expect("nobody panics while holding it").workflows.contains(&lane))
+    }
+
+    /// How many lanes are known here.
+    pub fn count(&self) -> usize {
+        self.known.read().expect("nobody panics while holding it").by_id.len()
     }
 
     /// The lanes of workflows that a filter of names finds. A type is found with all of its versions.

@@ -265,6 +265,16 @@ pub trait Store:
     async fn count_runs(&self, filter: &RunFilter) -> StoreResult<u64>;
     /// The leases of a run that have ended, oldest first.
     async fn attempts(&self, run: RunId) -> StoreResult<Vec<Attempt>>;
+    /// Runs for people to look at: a page in either direction, and never more looked at than [`SEARCH_LIVE_MAX`].
+    async fn search_runs(&self, search: &RunSearch, from: SearchFrom, limit: usize) -> StoreResult<SearchFound>;
+    /// How many runs a search finds of each phase, of the newest `most` of each kind. Keys are not looked at.
+    async fn count_phases(&self, search: &RunSearch, most: usize) -> StoreResult<PhaseCounts>;
+    /// How many runs of these lanes have not ended, by lane and phase, of the newest [`SEARCH_LIVE_MAX`] of all.
+    async fn count_lanes(&self, lanes: &[LaneId], now: Millis) -> StoreResult<Vec<(LaneId, Phase, u64)>>;
+    /// What a list shows of these runs, in their order; those that are gone are left out.
+    async fn listed_runs(&self, runs: &[RunId]) -> StoreResult<Vec<ListedRun>>;
+    /// How many claimable runs stand before each of these that are claimable, up to a cap.
+    async fn positions(&self, runs: &[RunId], cap: u64) -> StoreResult<Vec<(RunId, u64)>>;
     /// How the lease of this run with this epoch ended, if it has.
     async fn lease_end(&self, lease: LeaseRef) -> StoreResult<Option<LeaseEnd>>;
     /// How many claimable runs stand before this one in its queue (counting stops at `cap`).

@@ -187,6 +187,7 @@
       for (const box of $$("input.edit", form)) box.defaultValue = box.value;
       form.closest("dialog")?.close();
       if (told.html) { show(told.html); return; }
+      if (told.toast) { clear(); watch(told.toast, told.watch); return; }
       if (told.said) toast(told.said);
       form.reset(); clear();
       if (told.go) location.href = told.go;
@@ -201,6 +202,22 @@
     body.append(dialog); dialog.showModal();
     dialog.addEventListener("close", () => dialog.remove());
     dialog.addEventListener("cancel", (event) => { if (dialog.dataset.stays) event.preventDefault(); });
+  };
+
+  // An operation that goes on: how far it has come, until it is over.
+  const watch = async (html, address) => {
+    const box = parsed(html);
+    $("#toasts")?.append(box);
+    for (;;) {
+      await new Promise((done) => setTimeout(done, 1000));
+      try {
+        const answer = await fetch(address, { headers: { accept: "application/json" } });
+        if (answer.status === 401 || answer.status === 404) return;
+        const told = await answer.json();
+        put(box.id, told.toast);
+        if (told.over) { setTimeout(() => box.remove(), 15000); return; }
+      } catch { /* the page says that there is no connection */ }
+    }
   };
 
   // ---- clicks
@@ -260,16 +277,17 @@
       box.checked = picked.has(box.value);
       box.closest("tr")?.setAttribute("aria-selected", box.checked);
     }
-    const bar = $(".bulk");
+    const bar = $(".bulk"), all = $("[data-all]");
     if (!bar) return;
-    bar.hidden = !picked.size;
-    for (const count of $$("[data-count]", bar)) say(count, String(picked.size));
+    bar.hidden = !picked.size && !all?.checked;
+    for (const count of $$("[data-count]", bar)) say(count, all?.checked ? "all" : String(picked.size));
   };
-  const clear = () => { picked.clear(); selection(); };
+  const clear = () => { picked.clear(); if ($("[data-all]")) $("[data-all]").checked = false; selection(); };
   document.addEventListener("change", (event) => {
     const box = event.target;
     if (box.matches("th input[type=checkbox]")) $$("td input[type=checkbox][name=id]").forEach((one) => box.checked ? picked.add(one.value) : picked.delete(one.value));
     else if (box.matches("td input[type=checkbox][name=id]")) box.checked ? picked.add(box.value) : picked.delete(box.value);
+    else if (box.matches("[data-all]")) { /* the bar says so */ }
     else if (box.matches("[data-submit-on-change]")) { box.form.requestSubmit(); return; }
     else return;
     selection();

@@ -63,7 +63,7 @@ impl Asking {
         };
         let page = Page::new(entry, dialog.title, main).below(name, address);
         let app = page::app(&self.view, &page).0.replace("<!--part ", "<!--");
-        let document = page::document(&self.view, &page.title, &app).0.replace(CSRF_MARK, &self.csrf);
+        let document = page::document(&self.view, &page, &app).0.replace(CSRF_MARK, &self.csrf);
         // A form is not followed: what somebody types is theirs.
         written(StatusCode::OK, document.replacen(" data-live=", " data-form=", 1))
     }

@@ -36,6 +36,8 @@ pub struct Page {
     pub quiet: Duration,
     /// What its answer says: a page that says why there is none is no success.
     pub status: StatusCode,
+    /// The address at which it is followed, where that is not its own.
+    pub followed: Option<String>,
 }
 
 impl Page {
@@ -49,6 +51,7 @@ impl Page {
             main,
             quiet: QUIET,
             status: StatusCode::OK,
+            followed: None,
         }
     }
 
@@ -57,6 +60,12 @@ impl Page {
     pub fn below(mut self, name: impl Into<String>, address: impl Into<String>) -> Page {
         self.crumbs.push((name.into(), address.into()));
         self
+    }
+
+    /// The same, followed at another address than its own: one that says what it was loaded with.
+    #[must_use]
+    pub fn followed_at(self, address: String) -> Page {
+        Page { followed: Some(address), ..self }
     }
 
     /// The same with something in the bar at the top.
@@ -234,6 +243,13 @@ fn entry_link(view: &View, link: &Link, entry: Entry) -> Markup {
     }
 }
 
+/// The pages that the one who looks may see: name, path and icon.
+pub fn links(view: &View) -> Vec<(&'static str, &'static str, &'static str)> {
+    let is_administrator = view.caller.can(Scope::Admin);
+    let all = WORK.iter().chain(&CAPACITY).chain(INSTALLATION.iter().filter(|_| is_administrator));
+    all.map(|link| (link.name, link.path, link.icon)).collect()
+}
+
 /// All pages, for phones, whose bar has room for five.
 pub fn all_pages(view: &View) -> Markup {
     let is_administrator = view.caller.can(Scope::Admin);
@@ -294,12 +310,12 @@ fn logo() -> Markup {
 }
 
 /// A whole document around the content of a page.
-pub fn document(view: &View, title: &str, app: &str) -> Markup {
-    let live = view.query.without("page").at(&view.path);
+pub fn document(view: &View, page: &Page, app: &str) -> Markup {
+    let live = page.followed.clone().unwrap_or_else(|| view.query.without("page").at(&view.path));
     html! {
         (DOCTYPE)
         html lang="en" data-theme=[view.theme] {
-            (head(title))
+            (head(&page.title))
             body data-live=(live) data-now=(view.now) data-csrf=(CSRF_MARK) {
                 (PreEscaped(assets::icons()))
                 a.skip href="#main" { "To the content" }

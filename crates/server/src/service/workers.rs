@@ -30,6 +30,11 @@ pub fn status_named(word: &str) -> Option<WorkerStatus> {
         .find(|status| status_name(*status).eq_ignore_ascii_case(word))
 }
 
+/// The workers of a namespace.
+pub fn by_namespace(namespace: &str) -> WorkerFilter {
+    WorkerFilter { namespace: Some(namespace.to_owned()), ..WorkerFilter::default() }
+}
+
 /// A page of workers, and how many there are in all if asked.
 pub async fn list(
     app: &App,

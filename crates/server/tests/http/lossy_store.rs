@@ -472,9 +472,14 @@ passing_on! {
     fn workers(filter: &WorkerFilter, page: Page<WorkerId>) -> Vec<Worker>;
     fn count_workers(filter: &WorkerFilter) -> u64;
     fn run(run: RunId) -> Option<RunRecord>;
-    fn runs(filter: &RunFilter, page: Page<RunId>) -> Vec<RunRecord>;
+    fn runs(filter: &RunFilter, RunSearch, SearchFound, SearchFrom, PhaseCounts, ListedRun, Phase, page: Page<RunId>) -> Vec<RunRecord>;
     fn find_runs(filter: &RunFilter, page: Page<RunId>) -> Vec<RunId>;
     fn count_runs(filter: &RunFilter) -> u64;
+    fn search_runs(search: &RunSearch, from: SearchFrom, limit: usize) -> SearchFound;
+    fn count_phases(search: &RunSearch, most: usize) -> PhaseCounts;
+    fn count_lanes(lanes: &[LaneId], now: Millis) -> Vec<(LaneId, Phase, u64)>;
+    fn listed_runs(runs: &[RunId]) -> Vec<ListedRun>;
+    fn positions(runs: &[RunId], cap: u64) -> Vec<(RunId, u64)>;
     fn attempts(run: RunId) -> Vec<Attempt>;
     fn lease_end(lease: LeaseRef) -> Option<LeaseEnd>;
     fn position(run: RunId, cap: u64) -> Option<u64>;

@@ -31,6 +31,7 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (22, "traces", include_str!("../../migrations/postgres/0022_traces.sql")),
     (23, "sessions", include_str!("../../migrations/postgres/0023_sessions.sql")),
     (24, "custody", include_str!("../../migrations/postgres/0024_custody.sql")),
+    (25, "runs_by_key", include_str!("../../migrations/postgres/0025_runs_by_key.sql")),
 ];
 
 /// The newest migration that was applied and the last one known, if it is newer.

@@ -30,6 +30,7 @@ mod pools;
 mod read;
 mod rows;
 mod schedules;
+mod search;
 mod secrets;
 mod sessions;
 mod settings;
@@ -59,9 +60,10 @@ use crate::memory::NO_LEASE;
 use crate::{
     Asked, Attempt, AuditEntry, AuditRecord, Beat, BeatAnswer, Changes, ClaimAnswer, ClaimRequest, Claimed, Clock,
     Completion, Connections, Depth, Due, Expired, Hints, Idempotency, Key, Lane, LaneDepth, LaneId, LaneName, LeaseRef,
-    Look, NewKey, NewWorker, Page, Queue, QueueChange, QueueId, Registered, Retained, Rotation, RunFilter, RunRecord,
-    SecretsChange, SettingChange, Store, StoreError, StoreResult, StoredSecrets, StoredSetting, Submission,
-    SubmitAnswer, Submitted, Verdict, Woken, Worker, WorkerChange, WorkerFilter, WorkerStatus,
+    ListedRun, Look, NewKey, NewWorker, Page, Phase, PhaseCounts, Queue, QueueChange, QueueId, Registered, Retained,
+    Rotation, RunFilter, RunRecord, RunSearch, SearchFound, SearchFrom, SecretsChange, SettingChange, Store,
+    StoreError, StoreResult, StoredSecrets, StoredSetting, Submission, SubmitAnswer, Submitted, Verdict, Woken, Worker,
+    WorkerChange, WorkerFilter, WorkerStatus,
 };
 use address::Address;
 use connect::Target;
@@ -360,6 +362,28 @@ impl Store for PostgresStore {
 
     async fn count_runs(&self, filter: &RunFilter) -> StoreResult<u64> {
         self.database.again(|| self.count_all_runs(filter)).await
+    }
+
+    async fn search_runs(&self, search: &RunSearch, from: SearchFrom, limit: usize) -> StoreResult<SearchFound> {
+        let search = search.settled();
+        self.database.again(|| self.search(&search, from, limit)).await
+    }
+
+    async fn count_phases(&self, search: &RunSearch, most: usize) -> StoreResult<PhaseCounts> {
+        let search = search.settled();
+        self.database.again(|| self.count_by_phase(&search, most)).await
+    }
+
+    async fn count_lanes(&self, lanes: &[LaneId], now: Millis) -> StoreResult<Vec<(LaneId, Phase, u64)>> {
+        self.database.again(|| self.count_live_lanes(lanes, now)).await
+    }
+
+    async fn listed_runs(&self, runs: &[RunId]) -> StoreResult<Vec<ListedRun>> {
+        self.database.again(|| self.read_listed(runs)).await
+    }
+
+    async fn positions(&self, runs: &[RunId], cap: u64) -> StoreResult<Vec<(RunId, u64)>> {
+        self.database.again(|| self.read_positions(runs, cap)).await
     }
 
     async fn attempts(&self, run: RunId) -> StoreResult<Vec<Attempt>> {

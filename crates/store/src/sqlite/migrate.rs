@@ -45,6 +45,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 22, name: "traces", text: include_str!("../../migrations/sqlite/0022_traces.sql") },
     Migration { version: 23, name: "sessions", text: include_str!("../../migrations/sqlite/0023_sessions.sql") },
     Migration { version: 24, name: "custody", text: include_str!("../../migrations/sqlite/0024_custody.sql") },
+    Migration { version: 25, name: "runs_by_key", text: include_str!("../../migrations/sqlite/0025_runs_by_key.sql") },
 ];
 
 /// Applies what is missing, all in one transaction.

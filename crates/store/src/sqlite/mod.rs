@@ -25,6 +25,7 @@ mod read;
 mod reader;
 mod rows;
 mod schedules;
+mod search;
 mod secrets;
 mod sessions;
 mod settings;
@@ -58,10 +59,11 @@ use self::reader::Reader;
 use self::writer::Writer;
 use crate::{
     Asked, Attempt, AuditEntry, AuditRecord, Beat, BeatAnswer, Changes, ClaimAnswer, ClaimRequest, Claimed, Clock,
-    Completion, Depth, Due, Expired, Hints, Idempotency, Key, Lane, LaneDepth, LaneId, LaneName, LeaseRef, Look,
-    NewKey, NewWorker, Page, Queue, QueueChange, QueueId, Registered, Retained, Rotation, RunFilter, RunRecord,
-    SecretsChange, SettingChange, Store, StoreResult, StoredSecrets, StoredSetting, Submission, SubmitAnswer,
-    Submitted, Verdict, Woken, Worker, WorkerChange, WorkerFilter, WorkerStatus,
+    Completion, Depth, Due, Expired, Hints, Idempotency, Key, Lane, LaneDepth, LaneId, LaneName, LeaseRef, ListedRun,
+    Look, NewKey, NewWorker, Page, Phase, PhaseCounts, Queue, QueueChange, QueueId, Registered, Retained, Rotation,
+    RunFilter, RunRecord, RunSearch, SearchFound, SearchFrom, SecretsChange, SettingChange, Store, StoreResult,
+    StoredSecrets, StoredSetting, Submission, SubmitAnswer, Submitted, Verdict, Woken, Worker, WorkerChange,
+    WorkerFilter, WorkerStatus,
 };
 
 /// Threads that read.
@@ -353,6 +355,31 @@ impl Store for SqliteStore {
     async fn count_runs(&self, filter: &RunFilter) -> StoreResult<u64> {
         let filter = filter.clone();
         self.read(move |sql| read::count_runs(sql, &filter)).await
+    }
+
+    async fn search_runs(&self, search: &RunSearch, from: SearchFrom, limit: usize) -> StoreResult<SearchFound> {
+        let search = search.settled();
+        self.read(move |sql| search::search(sql, &search, from, limit)).await
+    }
+
+    async fn count_phases(&self, search: &RunSearch, most: usize) -> StoreResult<PhaseCounts> {
+        let search = search.settled();
+        self.read(move |sql| search::count(sql, &search, most)).await
+    }
+
+    async fn count_lanes(&self, lanes: &[LaneId], now: Millis) -> StoreResult<Vec<(LaneId, Phase, u64)>> {
+        let lanes = lanes.to_vec();
+        self.read(move |sql| search::count_lanes(sql, &lanes, now)).await
+    }
+
+    async fn listed_runs(&self, runs: &[RunId]) -> StoreResult<Vec<ListedRun>> {
+        let runs = runs.to_vec();
+        self.read(move |sql| search::listed(sql, &runs)).await
+    }
+
+    async fn positions(&self, runs: &[RunId], cap: u64) -> StoreResult<Vec<(RunId, u64)>> {
+        let runs = runs.to_vec();
+        self.read(move |sql| search::positions(sql, &runs, cap)).await
     }
 
     async fn attempts(&self, run: RunId) -> StoreResult<Vec<Attempt>> {

@@ -38,6 +38,7 @@ mod retention;
 mod retry;
 mod schedules;
 mod schedules_fire;
+mod search;
 mod secrets;
 mod servers;
 mod sessions;

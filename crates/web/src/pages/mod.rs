@@ -2,15 +2,18 @@
 //! function again and again.
 
 pub mod audit;
+pub mod find;
 pub mod keys;
 pub mod namespaces;
 pub mod overview;
 pub mod pools;
 pub mod queues;
 pub mod run;
+pub mod runs;
 pub mod schedules;
 pub mod settings;
 pub mod signin;
+pub mod types;
 pub mod webhooks;
 pub mod workers;
 
@@ -29,7 +32,7 @@ use crate::session::{CSRF_MARK, Visitor, wants_page};
 use crate::view::View;
 
 /// The routes that show pages. [`page`] has a line for each.
-pub const PATHS: [&str; 20] = [
+pub const PATHS: &[&str] = &[
     "/",
     "/start",
     "/more",
@@ -50,6 +53,13 @@ pub const PATHS: [&str; 20] = [
     "/webhooks/{id}",
     "/workers",
     "/workers/{id}",
+    "/runs",
+    "/runs/new",
+    "/builds",
+    "/workflows",
+    "/workflows/runs",
+    "/workflows/types/{name}",
+    "/bulk/{id}",
 ];
 
 /// Routes of what pages send, and of what is loaded into them.
@@ -62,7 +72,9 @@ pub fn forms(router: Router<App>) -> Router<App> {
     let router = settings::forms(router);
     let router = webhooks::forms(router);
     let router = queues::forms(router);
-    workers::forms(router)
+    let router = workers::forms(router);
+    let router = runs::forms(router);
+    find::forms(router)
 }
 
 /// A page, by the parts of its path.
@@ -87,6 +99,13 @@ pub async fn page(view: &View, place: &Place) -> Page {
         ["workers"] => workers::page(view).await,
         ["workers", id] => workers::one(view, id).await,
         ["start"] => overview::start(view).await,
+        ["runs"] => runs::page(view, Entry::Runs).await,
+        ["runs", "new"] => runs::submit::page(view).await,
+        ["builds"] => runs::page(view, Entry::Builds).await,
+        ["workflows"] => types::page(view).await,
+        ["workflows", "runs"] => runs::page(view, Entry::Workflows).await,
+        ["workflows", "types", name] => types::one(view, name).await,
+        ["bulk", id] => runs::operation(view, id).await,
         ["more"] => Ok(Page::new(Entry::More, "More", page::all_pages(view))),
         ["audit"] => audit::page(view).await,
         ["keys"] => keys::page(view).await,
@@ -138,7 +157,7 @@ pub async fn show(State(app): State<App>, visitor: Visitor, headers: HeaderMap, 
     let Some(place) = Place::of(uri.path()) else { return StatusCode::NOT_FOUND.into_response() };
     let page = page(&view, &place).await;
     let content = Split::of(&page::app(&view, &page).0).whole();
-    let document = page::document(&view, &page.title, &content).0.replace(CSRF_MARK, &visitor.csrf);
+    let document = page::document(&view, &page, &content).0.replace(CSRF_MARK, &visitor.csrf);
     written(page.status, document)
 }
 

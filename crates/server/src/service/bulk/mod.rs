@@ -3,6 +3,7 @@
 
 pub(crate) mod act;
 mod read;
+mod these;
 
 use baton_core::{BulkAction, BulkId, BulkState, IdSuffix, Millis, RunId, State};
 use baton_proto::{BulkCount, BulkFilter, BulkProgress, BulkView, CreateBulk, Event, Time};
@@ -17,6 +18,7 @@ use crate::{App, Error};
 
 pub(crate) use read::view;
 pub use read::{get, list};
+pub use these::{THESE_MAX, these};
 
 /// Operations of one namespace that may go on at once; as many as may act on the runs of all.
 pub const BULK_LIVE_MAX: u64 = 20;

@@ -1,0 +1,2 @@
+-- Where a search ends that looks at ?3 runs that have ended.
+select run_id from ended where run_id < ?1 and run_id >= ?2 order by run_id desc limit 1 offset ?3
