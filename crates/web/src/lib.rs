@@ -3,6 +3,7 @@
 
 mod ask;
 mod assets;
+mod compress;
 mod format;
 mod forms;
 mod live;
@@ -58,12 +59,14 @@ async fn guard(mut request: Request, next: Next) -> Response {
     }
     let cookie = NewCookie::default();
     request.extensions_mut().insert(cookie.clone());
+    let accepts = compress::accepts(request.headers());
     let mut response = next.run(request).await;
     if let Some(cookie) = cookie.take()
         && !response.headers().contains_key(SET_COOKIE)
     {
         response.headers_mut().append(SET_COOKIE, cookie);
     }
+    let response = if accepts { compress::compressed(response).await } else { response };
     guarded(response)
 }
 

@@ -3,10 +3,43 @@
 mod common;
 
 use baton::proto::{Claim, CompleteRun, FailRun, RegisterWorker, StartRun, SubmitRun};
-use common::{ABSURD, KEY, Server, Visitor};
-use http::StatusCode;
+use common::{ABSURD, Answer, KEY, Session, Site as Server};
+use serde_json::json;
 use serde_json::value::to_raw_value;
-use serde_json::{Value, json};
+
+/// Somebody who looks.
+struct Visitor<'a> {
+    server: &'a Server,
+    session: Session,
+}
+
+impl Visitor<'_> {
+    async fn of<'a>(server: &'a Server, key: &str) -> Visitor<'a> {
+        Visitor { server, session: server.sign_in(key).await }
+    }
+
+    async fn page(&self, path: &str) -> String {
+        let answer = self.server.get(&self.session, path).await;
+        answer.assert_harmless();
+        answer.body
+    }
+
+    /// A page that says why there is none.
+    async fn refusal(&self, path: &str) -> String {
+        let answer = self.server.get(&self.session, path).await;
+        assert!(answer.status == 403 || answer.status == 404, "{path}: {answer:?}");
+        assert!(!answer.body.contains("<script>alert"), "{path}");
+        answer.body
+    }
+
+    async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
+        self.server.post_plain(&self.session, path, fields).await
+    }
+}
+
+fn location(answer: &Answer) -> &str {
+    answer.headers.get("location").and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
 
 /// Makes one test on SQLite and one on PostgreSQL of each case.
 macro_rules! on_both {
@@ -52,13 +85,8 @@ async fn submit(server: &Server, queue: &str, kind: &str, key: Option<&str>) -> 
 
 /// A worker that has taken one run and not begun it: its identifier, and the run's lease.
 async fn taken(server: &Server, name: &str, queue: &str, kind: &str) -> (String, String, String) {
-    let worker = RegisterWorker {
-        name: name.into(),
-        queues: vec![queue.into()],
-        types: vec![kind.into()],
-        ..serde_json::from_value(json!({ "name": name, "queues": [queue], "types": [kind], "max_concurrent": 9 }))
-            .unwrap()
-    };
+    let wanted = json!({ "name": name, "queues": [queue], "types": [kind], "max_concurrent": 9 });
+    let worker: RegisterWorker = serde_json::from_value(wanted).unwrap();
     let worker = server.client.register(&worker).await.unwrap().worker_id;
     let claim: Claim = serde_json::from_value(json!({ "max": 1 })).unwrap();
     let claimed = server.client.claim(&worker, &claim).await.unwrap().runs;
@@ -316,7 +344,13 @@ async fn all_that_match_become_an_operation(server: Server) {
     };
     let (filter, once, count) = (hidden("filter"), hidden("once"), hidden("count"));
     let begin = async |typed: &str| {
-        let fields = [("verb", "cancel"), ("filter", &filter), ("once", &once), ("count", &count), ("typed", typed)];
+        let fields = [
+            ("verb", "cancel"),
+            ("filter", filter.as_str()),
+            ("once", once.as_str()),
+            ("count", count.as_str()),
+            ("typed", typed),
+        ];
         visitor.post("/runs/act", &fields).await
     };
     assert!(begin("7").await.status / 100 == 4);

@@ -15,7 +15,7 @@ use crate::{App, Error};
 /// Counting stops here.
 const POSITION_CAP: u64 = 10_000;
 /// And here where many runs are explained at once.
-pub const PLACE_CAP: u64 = 1_000;
+pub const PLACE_CAP: u64 = 200;
 /// Workers looked at.
 const WORKERS_MAX: usize = 1_000;
 /// Children, steps and signals of a workflow that are named.

@@ -31,11 +31,6 @@ impl PostgresStore {
             let runs = found.iter().map(|row| rows::run_id(row, "run_id")).collect::<Outcome<Vec<RunId>>>()?;
             return Ok(RunSearch::found(SearchFrom::Newest, runs, limit, None));
         }
-        let edge = match search.looks_max(source) {
-            Some(most) => edge(&session, search, source, from, bounds, most).await?,
-            None => None,
-        };
-        let (upper, lower) = RunSearch::narrowed(from, bounds, edge);
         let phases: Vec<i16> = search.phases.iter().map(|phase| phase.code()).collect();
         let phases = Some(phases).filter(|phases| !phases.is_empty());
         let workers = workers(search);
@@ -43,13 +38,26 @@ impl PostgresStore {
         let reason = search.reason.map(|reason| reason.code());
         let (rows_max, now, looks) = (limit as i64, search.now, SEARCH_LOOKS_MAX as i64);
         let RunSearch { lanes, error, .. } = search;
-        let all =
-            params![lanes, phases, workers, key_from, key_below, error, reason, upper, lower, rows_max, now, looks];
-        let parameters = if source == Source::KeyPrefix { all.as_slice() } else { &all[..11] };
-        let found = session.query(&directed(statement(source), from), parameters).await?;
+        let text = directed(statement(source), from);
+        let mut found = SearchFound::default();
+        for most in search.looks(source) {
+            let edge = match most {
+                Some(most) => edge(&session, search, source, from, bounds, most).await?,
+                None => None,
+            };
+            let (upper, lower) = RunSearch::narrowed(from, bounds, edge);
+            let all =
+                params![lanes, phases, workers, key_from, key_below, error, reason, upper, lower, rows_max, now, looks];
+            let parameters = if source == Source::KeyPrefix { all.as_slice() } else { &all[..11] };
+            let rows = session.query(&text, parameters).await?;
+            let runs = rows.iter().map(|row| rows::run_id(row, "run_id")).collect::<Outcome<Vec<RunId>>>()?;
+            found = RunSearch::found(from, runs, limit, edge);
+            if found.looked_to.is_none() {
+                break;
+            }
+        }
         session.commit().await?;
-        let runs = found.iter().map(|row| rows::run_id(row, "run_id")).collect::<Outcome<Vec<RunId>>>()?;
-        Ok(RunSearch::found(from, runs, limit, edge))
+        Ok(found)
     }
 
     pub(super) async fn count_by_phase(&self, search: &RunSearch, most: usize) -> Outcome<PhaseCounts> {

@@ -24,18 +24,25 @@ pub(super) fn search(sql: &Sql<'_>, search: &RunSearch, from: SearchFrom, limit:
         let runs = sql.rows(statements::FIND_RUNS_BY_SUFFIX, parameters, |row| rows::run_id(row, 0))?;
         return Ok(SearchFound { runs, looked_to: None });
     }
-    let edge = match search.looks_max(source) {
-        Some(most) => edge(sql, search, source, from, bounds, most)?,
-        None => None,
-    };
-    let bounds = RunSearch::narrowed(from, bounds, edge);
     let text = directed(statement(source), from);
-    let mut runs = Vec::new();
-    for lane in lanes(search, source) {
-        let parameters = parameters(search, bounds, limit, source, lane)?;
-        runs.append(&mut sql.rows(&text, params_from_iter(parameters), |row| rows::run_id(row, 0))?);
+    let mut found = SearchFound::default();
+    for most in search.looks(source) {
+        let edge = match most {
+            Some(most) => edge(sql, search, source, from, bounds, most)?,
+            None => None,
+        };
+        let narrowed = RunSearch::narrowed(from, bounds, edge);
+        let mut runs = Vec::new();
+        for lane in lanes(search, source) {
+            let parameters = parameters(search, narrowed, limit, source, lane)?;
+            runs.append(&mut sql.rows(&text, params_from_iter(parameters), |row| rows::run_id(row, 0))?);
+        }
+        found = RunSearch::found(from, runs, limit, edge);
+        if found.looked_to.is_none() {
+            break;
+        }
     }
-    Ok(RunSearch::found(from, runs, limit, edge))
+    Ok(found)
 }
 
 /// The lanes that are searched one by one; one turn without a lane where they are not.

@@ -14,8 +14,10 @@ pub const SEARCH_LOOKS_MAX: usize = 20_000;
 pub const SEARCH_LIVE_MAX: usize = 120_000;
 /// Most of a lane, shared by the lanes of a search.
 pub(crate) const SEARCH_LANE_MAX: usize = 60_000;
+/// So many are looked at first: mostly enough is found among them.
+const SEARCH_LOOKS_FIRST: usize = 1_500;
 /// Identifiers that are looked at for one with given last digits.
-pub const SEARCH_SUFFIX_MAX: usize = 200_000;
+pub const SEARCH_SUFFIX_MAX: usize = 100_000;
 /// Lanes that are searched one by one; where there are more, all runs are looked at.
 pub(crate) const SEARCH_LANES_MAX: usize = 32;
 /// Bytes of an output up to which a list shows it.
@@ -271,8 +273,17 @@ impl RunSearch {
         }
     }
 
+    /// How many runs are looked at: a few first, then as many as may be.
+    pub(crate) fn looks(&self, source: Source) -> Vec<Option<usize>> {
+        match self.looks_max(source) {
+            None => vec![None],
+            Some(most) if most <= SEARCH_LOOKS_FIRST => vec![Some(most)],
+            Some(most) => vec![Some(SEARCH_LOOKS_FIRST), Some(most)],
+        }
+    }
+
     /// How many runs are looked at before it is given up; `None` where an index leads to what is wanted.
-    pub(crate) fn looks_max(&self, source: Source) -> Option<usize> {
+    fn looks_max(&self, source: Source) -> Option<usize> {
         let filters_more = self.workers.is_some() || self.error.is_some() || self.reason.is_some();
         let has_lanes = self.lanes.is_some();
         match source {

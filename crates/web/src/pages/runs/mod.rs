@@ -34,6 +34,8 @@ const SHOWN: &str = "shown";
 /// Counts that are kept, and how long at least.
 const COUNTS_MAX: usize = 256;
 const COUNTS_FRESH: Duration = Duration::from_secs(2);
+/// How long a page waits for its counts.
+const COUNTS_PATIENCE: Duration = Duration::from_millis(60);
 /// And how many times as long as counting has taken.
 const COUNTS_FACTOR: u32 = 50;
 
@@ -167,37 +169,68 @@ async fn find(view: &View, asked: &Asked) -> Result<ListPage, Error> {
     }
 }
 
-/// Counts, which are the same for all who look at the same for a while.
+/// What was counted for a tab, and when.
+struct Kept {
+    at: Instant,
+    took: Duration,
+    counts: Option<Arc<PhaseCounts>>,
+    /// Somebody counts again.
+    is_counting: bool,
+}
+
+/// Counts by what they are counted for.
+static KEPT: Mutex<Option<HashMap<String, Kept>>> = Mutex::new(None);
+
+fn with_kept<T>(act: impl FnOnce(&mut HashMap<String, Kept>) -> T) -> T {
+    act(KEPT.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default())
+}
+
+/// Counts, which are the same for all who look at the same for a while. Nobody waits long for them: a page has the last
+/// ones or none, and gets new ones while it is followed.
 async fn counts(view: &View, filter: &ListFilter) -> Result<Option<Arc<PhaseCounts>>, Error> {
-    struct Kept {
-        at: Instant,
-        took: Duration,
-        counts: Option<Arc<PhaseCounts>>,
-    }
-    static KEPT: Mutex<Option<HashMap<String, Kept>>> = Mutex::new(None);
     // Before the caller hears what another one has counted.
     view.caller.may(Scope::Read, &view.namespace)?;
     // A moment that moves on all the time would never be the same.
     let since = filter.since.map(|since| since / 60_000 * 60_000);
     let all = ListFilter { phases: Vec::new(), since, ..filter.clone() };
     let key = format!("{:?} {all:?}", Arc::as_ptr(&view.app.store).cast::<()>());
-    {
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = kept.get_or_insert_default().get(&key);
-        let is_fresh = |kept: &&Kept| kept.at.elapsed() < COUNTS_FRESH.max(kept.took * COUNTS_FACTOR);
-        if let Some(found) = found.filter(is_fresh) {
-            return Ok(found.counts.clone());
+    let (last, is_due) = with_kept(|kept| {
+        if kept.len() >= COUNTS_MAX && !kept.contains_key(&key) {
+            kept.clear();
         }
+        let is_new = !kept.contains_key(&key);
+        let own = kept.entry(key.clone()).or_insert_with(|| Kept {
+            at: Instant::now(),
+            took: Duration::ZERO,
+            counts: None,
+            is_counting: false,
+        });
+        let is_old = own.at.elapsed() >= COUNTS_FRESH.max(own.took * COUNTS_FACTOR);
+        let is_due = !own.is_counting && (is_new || is_old);
+        own.is_counting |= is_due;
+        (own.counts.clone(), is_due)
+    });
+    if !is_due {
+        return Ok(last);
     }
-    let began = Instant::now();
-    let counts = lists::counts(&view.app, &view.caller, &all).await?.map(Arc::new);
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    let kept = kept.get_or_insert_default();
-    if kept.len() >= COUNTS_MAX {
-        kept.clear();
+    let (app, caller) = (view.app.clone(), view.caller.clone());
+    let counting = tokio::spawn(async move {
+        let began = Instant::now();
+        let counted = lists::counts(&app, &caller, &all).await;
+        with_kept(|kept| {
+            let own = kept.get_mut(&key);
+            let counts = counted.inspect_err(|error| tracing::debug!(%error, "tabs are not counted now"));
+            let counts = counts.ok().flatten().map(Arc::new);
+            if let Some(own) = own {
+                *own = Kept { at: Instant::now(), took: began.elapsed(), counts: counts.clone(), is_counting: false };
+            }
+            counts
+        })
+    });
+    match tokio::time::timeout(COUNTS_PATIENCE, counting).await {
+        Ok(Ok(counts)) => Ok(counts),
+        Ok(Err(_)) | Err(_) => Ok(last),
     }
-    kept.insert(key, Kept { at: Instant::now(), took: began.elapsed(), counts: counts.clone() });
-    Ok(counts)
 }
 
 fn head(view: &View, asked: &Asked, entry: Entry, may_act: bool) -> Markup {
@@ -346,7 +379,7 @@ pub fn table(view: &View, runs: &[Listed], may_select: bool) -> Markup {
 /// The token without which there are the most runs, and how many.
 async fn excludes_most(view: &View, asked: &Asked) -> Result<Option<(usize, usize)>, Error> {
     let tokens = asked.typed.tokens.len();
-    if tokens == 0 || tokens > TRIED_MAX || asked.typed.words().is_some() || asked.shown.is_some() {
+    if tokens == 0 || tokens > TRIED_MAX || asked.typed.words().is_some() {
         return Ok(None);
     }
     let mut best = None;
@@ -417,7 +450,7 @@ fn pager(asked: &Asked, found: &ListPage) -> Markup {
     let older = last.filter(|_| (found.has_more || is_up) && !has_words);
     let looked = found.looked_to.filter(|_| !has_words);
     html! {
-        footer.pager {
+        footer.pager hidden[found.runs.is_empty() && newer.is_none() && looked.is_none()] {
             span {
                 @if has_words {
                     (format::counted(found.runs.len() as u64, "run", "runs")) " by id, key or message"

@@ -1,5 +1,7 @@
 //! A row: the same for plain runs, builds and workflows. *Now* holds the one thing worth knowing in its state.
 
+use std::borrow::Cow;
+
 use baton_core::{Millis, Reason};
 use baton_server::service::explain::{PLACE_CAP, Why};
 use baton_server::service::lists::{BuildSource, Listed, ListedKind, Phase, StepKind};
@@ -66,6 +68,11 @@ fn check(row: &Listed, name: &str) -> Markup {
     }
 }
 
+/// A text that may be cut, for a title.
+fn long(text: &str, chars: usize) -> Option<Cow<'_, str>> {
+    (text.chars().count() > chars).then(|| format::visible(text))
+}
+
 /// A row of the table.
 pub fn row(view: &View, row: &Listed, may_select: bool) -> Markup {
     let record = &row.run.record;
@@ -81,12 +88,12 @@ pub fn row(view: &View, row: &Listed, may_select: bool) -> Markup {
             td.c-name {
                 span.main {
                     (kind_icon(row.kind))
-                    a.b.cut href=(view.href(&format!("/runs/{id}"))) dir="auto" title=(name) { (name) }
-                    @if !whose.is_empty() { span.cut.dim dir="auto" title=(format::visible(&whose)) { (format::visible(&whose)) } }
+                    a.b.cut href=(view.href(&format!("/runs/{id}"))) dir="auto" title=[long(&name, 16)] { (name) }
+                    @if !whose.is_empty() { span.cut.dim dir="auto" title=[long(&whose, 16)] { (format::visible(&whose)) } }
                 }
             }
-            td.c-x.id title=(id) { (format::short_id(&id)) }
-            td.c-x.soft dir="auto" title=(format::visible(&row.lane.queue)) { (format::visible(&row.lane.queue)) }
+            td.c-x.id { (format::short_id(&id)) }
+            td.c-x.soft dir="auto" title=[long(&row.lane.queue, 10)] { (format::visible(&row.lane.queue)) }
             td.c-now { span.row { (now(view, row)) } }
             td.c-x.num.soft { @if tries == 0 { (format::MISSING) } @else { (tries) } }
             td.c-x.num {
@@ -126,7 +133,7 @@ fn waiting(view: &View, row: &Listed) -> Markup {
             Some(Why::Position(_)) => (chip("", "wait", &place.unwrap_or_default())),
             Some(why) => {
                 (why_chip(view, row, why))
-                @if let Some(place) = place { span.dim.sm { (place) } }
+                @if let Some(place) = place { span.dim.sm.nowrap { (place) } }
             }
         }
     }
@@ -216,7 +223,7 @@ fn sleeping(view: &View, row: &Listed) -> Markup {
             None => chip("sleep", "sleep", "about to wake"),
         },
     };
-    html! { (chip_of) @if row.run.steps > 0 { span.dim.sm { (steps(row)) } } }
+    html! { (chip_of) @if row.run.steps > 0 { span.dim.sm.nowrap { (steps(row)) } } }
 }
 
 fn completed(row: &Listed) -> Markup {
