@@ -52,7 +52,7 @@ impl Asking {
 
     fn whole(&self, entry: Entry, (name, address): (&str, &str), dialog: &Dialog<'_>) -> Response {
         let main = html! {
-            form.panel.ask method="post" action=(dialog.action) {
+            form.panel.ask method="post" action=(dialog.action) data-plain="" {
                 (parts::hidden_csrf())
                 div.body.stack { (dialog.body) }
                 footer.row {

@@ -31,9 +31,9 @@ async fn a_key_is_made_shown_once_and_revoked() {
     let fields = [("name", "shop"), ("scopes", "submit"), ("scopes", "worker"), ("days", "30")];
     let made = site.post(&session, "/form/keys/new", &fields).await;
     let html = made.json()["html"].as_str().unwrap().to_owned();
-    assert!(html.contains("data-stays") && html.contains("baton_"), "{html}");
+    assert!(html.contains("data-stays") && html.contains("bk_"), "{html}");
     assert_eq!(made.headers["cache-control"], "no-store");
-    let secret = html.split("baton_").nth(1).unwrap().split('<').next().unwrap().to_owned();
+    let secret = html.split("bk_").nth(1).unwrap().split('<').next().unwrap().to_owned();
     let list = site.get(&session, "/keys").await;
     list.assert_has(&["shop", "submit", "worker", "never"]).assert_lacks(&[&secret]);
     let id = site.client.keys().await.unwrap().keys.into_iter().find(|key| key.name == "shop").unwrap().id;
@@ -51,7 +51,7 @@ async fn without_the_script_a_key_is_shown_on_a_page_that_is_not_kept() {
     let session = site.administrator().await;
     let made =
         site.post_plain(&session, "/form/keys/new", &[("name", "plain"), ("scopes", "read"), ("days", "0")]).await;
-    made.assert_has(&["baton_", "not shown again"]);
+    made.assert_has(&["bk_", "not shown again"]);
     assert_eq!((made.status, made.headers["cache-control"].to_str().unwrap()), (200, "no-store"));
     let wrong = site.post(&session, "/form/keys/new", &[("name", "x")]).await;
     assert_eq!((wrong.status, wrong.json()["field"].as_str()), (422, Some("scopes")));
@@ -201,5 +201,6 @@ async fn a_long_audit_log_is_read_page_by_page() {
     site.get(&session, "/audit?q=REASON-077").await.assert_has(&["reason-077"]).assert_lacks(&["reason-076"]);
     site.get(&session, "/audit?who=nobody").await.assert_has(&["No line is like this."]);
     site.clock.advance(8 * 86_400_000);
+    let session = site.administrator().await;
     site.get(&session, "/audit?since=7d&what=namespace").await.assert_has(&["No line is like this."]);
 }

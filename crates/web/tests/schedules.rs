@@ -158,7 +158,7 @@ async fn absurd_names_are_text() {
             ("note", name),
         ];
         site.post(&session, "/form/schedules/new", &fields).await;
-        site.get(&session, &format!("/schedules/{}", encoded(name))).await.assert_harmless();
+        site.get(&session, &format!("/schedules/{}", encoded(name))).await.assert_text();
         site.get(&session, &format!("/form/schedules/{}/edit", encoded(name))).await;
     }
     site.get(&session, "/schedules").await.assert_harmless();

@@ -45,7 +45,7 @@ pub async fn page(view: &View) -> Result<Page, Error> {
             @if shown.is_empty() {
                 (parts::empty("ns", "No namespace here yet.", html! {
                     p.soft { "A namespace is made by the first run that is submitted to it." }
-                    (parts::command(&view.command("submit --namespace team-a --queue mail --type hello", false)))
+                    (parts::command(&view.command("run submit hello --namespace team-a", false)))
                 }))
             } @else {
                 table {

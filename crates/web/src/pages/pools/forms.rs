@@ -160,10 +160,17 @@ fn fields(known: Option<&PoolView>) -> Markup {
     }
 }
 
-/// Errors that name no field stand at the options: that is where providers find fault.
+/// Fields that a complaint about a pool may begin with.
+const COMPLAINTS: [&str; 8] =
+    ["options", "min_idle", "max_size", "idle_ms", "runtime_ms", "types", "cpu", "memory_mib"];
+
+/// What is wrong stands at its field. Providers find fault with options, and name no field.
 fn at_fields(error: Error) -> Error {
     match error {
-        Error::Invalid(why) => Error::field("options", format!("or another field is not taken: {why}")),
+        Error::Invalid(why) => {
+            let named = COMPLAINTS.iter().find(|name| why.starts_with(**name));
+            Error::field(*named.unwrap_or(&"options"), format!("is not taken: {why}"))
+        }
         other => other,
     }
 }

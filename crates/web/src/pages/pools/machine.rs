@@ -185,7 +185,7 @@ fn facts(view: &View, runner: &RunnerView) -> Markup {
                     dt { "Provider's name" } dd { @if let Some(id) = &runner.machine_id { code dir="auto" { (format::visible(id)) } } @else { span.dim { "not yet" } } }
                     dt { "Type" } dd dir="auto" { @if runner.kind.is_empty() { span.dim { (format::MISSING) } } @else { (format::visible(&runner.kind)) } }
                     dt { "Cores" } dd { (runner.cpu) }
-                    dt { "Memory" } dd { (format::bytes(runner.memory_mib.saturating_mul(1 << 20))) }
+                    dt { "Memory" } dd { (super::memory(runner.memory_mib)) }
                     dt { "Paid for" } dd { @match runner.usage { baton_core::pools::Usage::Spot => "spot", baton_core::pools::Usage::OnDemand => "on demand" } }
                     dt { "Ordered" } dd { (parts::ago(view, runner.ordered_at.0)) }
                     dt { "Last heard of" } dd { @if let Some(at) = runner.seen_at { (parts::ago(view, at.0)) } @else { span.dim { "never" } } }

@@ -14,7 +14,7 @@ use crate::view::View;
 /// With more machines than this, tiles become squares.
 const TILES_MAX: usize = 200;
 /// Most squares of a lane; the rest is counted.
-const SQUARES_MAX: usize = 400;
+const SQUARES_MAX: usize = 500;
 
 struct Lane {
     state: RunnerState,
@@ -58,7 +58,7 @@ pub fn lanes(view: &View, board: &Board) -> Markup {
                     span.end.legend.hide-s { span { (parts::bar(0.6, Tone::Run)) } span { "time used until the server gives it up" } }
                 }
             }
-            div.lanes { @for lane in &LANES { (part(lane.id, &lane_of(view, board, lane, is_small))) } }
+            div.lanes.many[is_small] { @for lane in &LANES { (part(lane.id, &lane_of(view, board, lane, is_small))) } }
         }
     }
 }
@@ -150,7 +150,7 @@ fn square(view: &View, board: &Board, one: &BoardMachine, lane: &Lane) -> Markup
         .deadline
         .map(|at| format!(", until {}", format::clock(at.0, view.now, &view.zone, format::Precision::Seconds)));
     let title = format!("{}: {}{run}{}", end_of(&runner.id), lane.name.to_lowercase(), until.unwrap_or_default());
-    html! { a class=(class) href=(address(view, board, &runner.id)) title=(title) aria-label=(title) {} }
+    html! { a class=(class) href=(address(view, board, &runner.id)) title=(title) {} }
 }
 
 #[cfg(test)]

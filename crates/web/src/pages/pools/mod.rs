@@ -13,7 +13,7 @@ use baton_core::pools::{Cause, RunnerState};
 use baton_proto::PoolView;
 use baton_server::service::pools::board::{self, Board, Ended};
 use baton_server::service::pools::read;
-use baton_server::service::statistics::{self, Wanted};
+use baton_server::service::statistics::{self, Range, Wanted};
 use baton_server::{Error, Page as Rows, Scope};
 use maud::{Markup, html};
 
@@ -31,6 +31,8 @@ pub use machine::page as machine;
 const POOLS_MAX: usize = 50;
 const HOUR: Millis = 3_600_000;
 const DAY: Millis = 24 * HOUR;
+/// Hours of the chart.
+const HOURS: i64 = 24;
 
 /// The address of a pool.
 fn address(view: &View, name: &str) -> String {
@@ -140,8 +142,17 @@ fn state(pool: &PoolView) -> Markup {
 fn machines_of(pool: &PoolView) -> Markup {
     html! {
         bdi { (format::visible(&pool.provider)) } ", "
-        (format::counted(u64::from(pool.cpu), "core", "cores")) ", " (format::bytes(pool.memory_mib.saturating_mul(1 << 20)))
+        (format::counted(u64::from(pool.cpu), "core", "cores")) ", " (memory(pool.memory_mib))
         @if pool.usage == baton_core::pools::Usage::Spot { ", spot" @if pool.spot_fallback { " first" } }
+    }
+}
+
+/// Memory, in the units in which machines are sold.
+fn memory(mib: u64) -> String {
+    match mib {
+        ..1_024 => format!("{mib} MiB"),
+        _ if mib % 1_024 == 0 => format!("{} GiB", format::number(mib / 1_024)),
+        _ => format!("{:.1} GiB", mib as f64 / 1_024.0),
     }
 }
 
@@ -158,7 +169,7 @@ pub async fn one(view: &View, name: &str) -> Result<Page, Error> {
     let main = html! {
         div.page-head {
             @if others.len() > 1 { (seg(view, pool, &others)) }
-            span.soft.hide-s { (machines_of(pool)) " · " (pool.min_idle_now) " ready to " (pool.max_size) " machines" }
+            span.soft.hide-s { (machines_of(pool)) " · " (pool.min_idle_now) " to " (format::number(u64::from(pool.max_size))) " machines" }
             div.end { (actions(view, pool)) }
         }
         div.stack {
@@ -225,7 +236,9 @@ fn explain(view: &View, board: &Board) -> Markup {
                     b.b { (format::counted(waiting, "claim waits", "claims wait")) }
                     @if short > 0 { ", and " (format::counted(u64::from(short), "machine is", "machines are")) " short. " } @else { "; their machines register. " }
                 } @else if !pool.deleting {
-                    "No claim waits. " (format::counted(idle, "machine is", "machines are")) " ready, and " (pool.min_idle_now) " are to be. "
+                    "No claim waits. "
+                    @if idle == 0 && pool.min_idle_now == 0 { "Machines are made when one comes. " }
+                    @else { (format::counted(idle, "machine is", "machines are")) " ready, of " (pool.min_idle_now) " that are to be. " }
                 }
                 @if let Some(error) = &pool.error { "The provider says: " q dir="auto" { (format::first_line(error, 300)) } " " }
                 @else if creating > 0 { b.b { (format::counted(creating, "machine is", "machines are")) " being created" } ". " }
@@ -268,7 +281,7 @@ fn stats(view: &View, board: &Board, hits: &Hits) -> Markup {
             div { span.k { "Claim to hand-over, p50" } div.v { (span(statistics.wait_p50_ms)) } div.s { "p99 " (span(statistics.wait_p99_ms)) ", of the last 1,000" } }
             div { span.k { "Claims waiting" } div.v { (format::number(pool.waiting_claims)) }
                 div.s { @if let Some(at) = oldest { "oldest " (parts::ago(view, at)) } @else { "none" } } }
-            div { span.k { "Ended, 24 h" } div.v { (format::number(ended)) @if board.is_ended_cut { span.of { " and more" } } }
+            div { span.k { "Ended, 24 h" } div.v { (format::number(ended)) @if board.is_ended_cut { span.of { " at least" } } }
                 div.s { @if let Some(worst) = worst { (worst.count) " because " (worst.cause.as_str()) } @else { "none that failed" } } }
         }
     }
@@ -298,25 +311,36 @@ struct Hits {
 }
 
 async fn hits(view: &View, name: &str) -> Result<Hits, Error> {
-    let begin = view.now - view.now.rem_euclid(HOUR) - 23 * HOUR;
     let wanted = Wanted {
-        from: Some(begin),
-        until: Some(view.now + 1),
+        range: Some(Range::Day),
         namespace: Some(view.namespace.clone()),
         pool: Some(name.to_owned()),
         series: Some("hits".into()),
-        points: Some(25),
         ..Wanted::default()
     };
     let read = statistics::get(&view.app, &view.caller, wanted).await?;
-    let values = |name: &str| -> Vec<f64> {
+    let first = view.now - view.now.rem_euclid(HOUR) - (HOURS - 1) * HOUR;
+    let by_hour = |name: &str| {
         let found = read.series.iter().find(|series| series.name == name);
-        found.map(|series| series.values.iter().map(|value| value.unwrap_or(0.0)).collect()).unwrap_or_default()
+        let values = found.into_iter().flat_map(|series| read.times.iter().zip(&series.values));
+        let points = values.filter_map(|(at, value)| Some((at.0, (*value)?)));
+        by_hour(points, first)
     };
-    let (first, last) = (read.times.first(), read.times.last());
-    let ticks = [first, read.times.get(read.times.len() / 2), last].into_iter().flatten();
-    let ticks = ticks.map(|at| format::clock(at.0, view.now, &view.zone, Precision::Minutes)).collect();
-    Ok(Hits { warm: values("hits.warm"), cold: values("hits.cold"), ticks })
+    let ticks = [0, HOURS / 2, HOURS - 1].map(|hour| first + hour * HOUR);
+    let ticks = ticks.map(|at| format::clock(at, view.now, &view.zone, Precision::Minutes)).into();
+    Ok(Hits { warm: by_hour("hits.warm"), cold: by_hour("hits.cold"), ticks })
+}
+
+/// Sums by hour, from the hour that begins at `first` on.
+fn by_hour(points: impl Iterator<Item = (Millis, f64)>, first: Millis) -> Vec<f64> {
+    let mut sums = vec![0.0; HOURS as usize];
+    for (at, value) in points {
+        let hour = usize::try_from((at - first).div_euclid(HOUR)).ok();
+        if let Some(sum) = hour.and_then(|hour| sums.get_mut(hour)) {
+            *sum += value;
+        }
+    }
+    sums
 }
 
 fn hits_chart(hits: &Hits) -> Markup {
@@ -341,7 +365,7 @@ fn ended_table(view: &View, board: &Board) -> Markup {
     let count: u64 = board.ended.iter().map(|ended| ended.count).sum();
     html! {
         section.panel id="pool-ended" aria-label="Ended machines" {
-            header { h2 { "Ended machines, 24 h" } span.count { (format::number(count)) @if board.is_ended_cut { " and more" } } }
+            header { h2 { "Ended machines, 24 h" } span.count { (format::number(count)) @if board.is_ended_cut { " at least: only the last moves were looked at" } } }
             @if board.ended.is_empty() { p.body.none { "None." } } @else {
                 div.scroll-x { table {
                     thead { tr { th { "Because" } th.num { "Machines" } th { "Last" } } }
@@ -365,4 +389,26 @@ fn ended_row(view: &View, ended: &Ended) -> Markup {
 /// What stands in a list as `name=value`, one a line.
 fn as_lines(options: &BTreeMap<String, String>) -> String {
     options.iter().map(|(name, value)| format!("{name}={value}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hours_are_summed_and_others_left_out() {
+        let first = 100 * HOUR;
+        let points =
+            [(first - 1, 9.0), (first, 1.0), (first + HOUR - 1, 2.0), (first + HOUR, 4.0), (first + 24 * HOUR, 8.0)];
+        let sums = by_hour(points.into_iter(), first);
+        assert_eq!((sums.len(), sums[0], sums[1], sums[2]), (24, 3.0, 4.0, 0.0));
+    }
+
+    #[test]
+    fn memory_is_in_the_units_of_machines() {
+        assert_eq!(
+            [memory(512), memory(1_024), memory(1_536), memory(32_768)],
+            ["512 MiB", "1 GiB", "1.5 GiB", "32 GiB"]
+        );
+    }
 }

@@ -32,11 +32,23 @@ enum Line {
     Many(Option<usize>),
 }
 
+/// A schedule, its rule as it was read, and what became of its last fires.
+struct Ruled<'a> {
+    schedule: &'a ScheduleView,
+    rule: Cron,
+    past: &'a [PastFire],
+}
+
 /// The calendar.
 pub fn week(view: &View, shown: &[(ScheduleView, Vec<PastFire>)]) -> Markup {
     let offset =
         view.query.get("week").and_then(|week| week.parse::<i64>().ok()).unwrap_or(0).clamp(-WEEKS_MAX, WEEKS_MAX);
     let days = days(view.now, &view.zone, offset);
+    let ruled = shown.iter().filter_map(|(schedule, past)| {
+        let rule = Cron::parse(&schedule.cron, &schedule.time_zone).ok()?;
+        Some(Ruled { schedule, rule, past })
+    });
+    let ruled: Vec<Ruled<'_>> = ruled.collect();
     let to = |offset: i64| match offset {
         0 => view.query.without("week").at(&view.path),
         offset => view.query.with("week", offset.to_string()).at(&view.path),
@@ -59,7 +71,7 @@ pub fn week(view: &View, shown: &[(ScheduleView, Vec<PastFire>)]) -> Markup {
                     @for (date, from, until) in &days {
                         li.today[*from <= view.now && view.now < *until] {
                             h3 { (date.strftime("%a %-d")) }
-                            (day(view, shown, *from, *until))
+                            (day(view, &ruled, *from, *until))
                         }
                     }
                 }
@@ -82,11 +94,11 @@ fn days(now: Millis, zone: &TimeZone, offset: i64) -> Vec<(Date, Millis, Millis)
     (0..7).filter_map(day).collect()
 }
 
-fn day(view: &View, shown: &[(ScheduleView, Vec<PastFire>)], from: Millis, until: Millis) -> Markup {
+fn day(view: &View, all: &[Ruled<'_>], from: Millis, until: Millis) -> Markup {
     let mut lines: Vec<(Millis, &ScheduleView, Line)> = Vec::new();
-    for (schedule, past) in shown {
-        let found = lines_of(schedule, past, view.now, from, until);
-        lines.extend(found.into_iter().map(|line| (at(&line, from), schedule, line)));
+    for ruled in all {
+        let found = lines_of(ruled, view.now, from, until);
+        lines.extend(found.into_iter().map(|line| (at(&line, from), ruled.schedule, line)));
     }
     lines.sort_by(|one, other| (one.0, &one.1.id).cmp(&(other.0, &other.1.id)));
     let left = lines.len().saturating_sub(LINES_MAX);
@@ -127,10 +139,10 @@ fn entry(view: &View, schedule: &ScheduleView, line: &Line) -> Markup {
 }
 
 /// What a schedule has in a day. Before it was made it had nothing, and while it is paused nothing comes.
-fn lines_of(schedule: &ScheduleView, past: &[PastFire], now: Millis, from: Millis, until: Millis) -> Vec<Line> {
+fn lines_of(ruled: &Ruled<'_>, now: Millis, from: Millis, until: Millis) -> Vec<Line> {
+    let Ruled { schedule, rule, past } = ruled;
     let begin = from.max(schedule.created_at.0);
     let end = if schedule.paused { until.min(now) } else { until };
-    let Ok(rule) = Cron::parse(&schedule.cron, &schedule.time_zone) else { return Vec::new() };
     if begin >= end {
         return Vec::new();
     }
@@ -198,15 +210,19 @@ mod tests {
     #[test]
     fn a_day_has_fires_or_a_count() {
         let from = NOON - NOON % DAY;
-        let of = |cron: &str| lines_of(&schedule(cron), &[], NOON, from, from + DAY);
+        let lines = |schedule: &ScheduleView| {
+            let rule = Cron::parse(&schedule.cron, &schedule.time_zone).unwrap();
+            lines_of(&Ruled { schedule, rule, past: &[] }, NOON, from, from + DAY)
+        };
+        let of = |cron: &str| lines(&schedule(cron));
         assert_eq!(of("0 3 * * *"), [Line::At(from + 3 * 3_600_000, None)]);
         assert_eq!(of("0 0 * * *"), [Line::At(from, None)], "midnight belongs to the day that begins");
         assert_eq!(of("0 * * * *"), [Line::Many(Some(24))]);
         assert_eq!(of("* * * * *"), [Line::Many(Some(1_440))]);
         assert_eq!(of("* * * * * *"), [Line::Many(None)]);
         let paused = ScheduleView { paused: true, ..schedule("0 3,15 * * *") };
-        assert_eq!(lines_of(&paused, &[], NOON, from, from + DAY), [Line::At(from + 3 * 3_600_000, None)]);
+        assert_eq!(lines(&paused), [Line::At(from + 3 * 3_600_000, None)]);
         let new = ScheduleView { created_at: Time(NOON), ..schedule("0 3,15 * * *") };
-        assert_eq!(lines_of(&new, &[], NOON, from, from + DAY), [Line::At(from + 15 * 3_600_000, None)]);
+        assert_eq!(lines(&new), [Line::At(from + 15 * 3_600_000, None)]);
     }
 }

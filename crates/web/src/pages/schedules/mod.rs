@@ -100,7 +100,7 @@ fn row(view: &View, schedule: &ScheduleView, fires: &[PastFire]) -> Markup {
                 div.sm.soft { (target(schedule)) }
             }
             td { (rule(schedule)) }
-            td { (bars(view, fires)) }
+            td { (strip(view, fires)) }
             td { (upcoming(view, schedule)) }
             td { (actions(view, schedule)) }
         }
@@ -234,21 +234,71 @@ const BAR: usize = 5;
 const STEP: usize = 7;
 const HEIGHT: i64 = 26;
 
-/// Fires as bars, the newest at the right: height is duration, shape is outcome. Failed ones are crossed, those left out are
-/// hollow, those under way are pale.
-fn bars(view: &View, newest_first: &[PastFire]) -> Markup {
-    let longest = newest_first.iter().filter_map(|past| took(view, past)).max().unwrap_or(0).max(1);
+/// What a strip of bars shows, as a sentence.
+fn bars_label(newest_first: &[PastFire]) -> String {
     let count = |wanted: Outcome| newest_first.iter().filter(|past| outcome(&past.fire) == wanted).count();
-    let label = format!(
+    format!(
         "{} fires: {} completed, {} failed, {} left out",
         newest_first.len(),
         count(Outcome::Completed),
         count(Outcome::Failed),
         count(Outcome::LeftOut)
-    );
+    )
+}
+
+fn longest(view: &View, fires: &[PastFire]) -> i64 {
+    fires.iter().filter_map(|past| took(view, past)).max().unwrap_or(0).max(1)
+}
+
+/// How high the bar of a fire is.
+fn height(view: &View, past: &PastFire, longest: i64) -> i64 {
+    4 + took(view, past).unwrap_or(0).saturating_mul(HEIGHT - 5) / longest
+}
+
+/// Fires as a small picture, the newest at the right: one shape for each outcome, so that a list of many stays small.
+fn strip(view: &View, newest_first: &[PastFire]) -> Markup {
+    const SHAPES: [(Outcome, &str); 6] = [
+        (Outcome::Completed, "ok"),
+        (Outcome::Failed, "bad"),
+        (Outcome::Live, "live"),
+        (Outcome::Cancelled, "off"),
+        (Outcome::LeftOut, "out"),
+        (Outcome::Gone, "gone"),
+    ];
+    let longest = longest(view, newest_first);
+    let (mut shapes, mut crosses) = (vec![String::new(); SHAPES.len()], String::new());
+    for (index, past) in newest_first.iter().take(FIRES_SHOWN).enumerate() {
+        let (outcome, x) = (outcome(&past.fire), (FIRES_SHOWN - 1 - index) * STEP);
+        let height = match outcome {
+            Outcome::LeftOut | Outcome::Gone => 3,
+            _ => height(view, past, longest),
+        };
+        let place = SHAPES.iter().position(|(known, _)| *known == outcome).unwrap_or_default();
+        shapes[place].push_str(&format!("M{x} {}h{BAR}v{height}h-{BAR}z", HEIGHT - height));
+        if outcome == Outcome::Failed {
+            crosses.push_str(&format!("M{x} {}l{BAR} {BAR}m0-{BAR}l-{BAR} {BAR}", (HEIGHT - height).max(1) - 1));
+        }
+    }
+    let label = bars_label(newest_first);
     html! {
         @if newest_first.is_empty() { span.dim { "none yet" } } @else {
             svg.fires role="img" aria-label=(label) width=(FIRES_SHOWN * STEP) height=(HEIGHT) viewBox={ "0 0 " (FIRES_SHOWN * STEP) " " (HEIGHT) } {
+                title { (label) }
+                @for ((_, class), shape) in SHAPES.iter().zip(&shapes) { @if !shape.is_empty() { path class=(class) d=(shape) {} } }
+                @if !crosses.is_empty() { path.x d=(crosses) {} }
+            }
+        }
+    }
+}
+
+/// Fires as bars, the newest at the right: height is duration, shape is outcome. Failed ones are crossed, those left out are
+/// hollow, those under way are pale. Each leads to its run.
+fn bars(view: &View, newest_first: &[PastFire]) -> Markup {
+    let longest = longest(view, newest_first);
+    let label = bars_label(newest_first);
+    html! {
+        @if newest_first.is_empty() { span.dim { "none yet" } } @else {
+            svg.fires role="group" aria-label=(label) width=(FIRES_SHOWN * STEP) height=(HEIGHT) viewBox={ "0 0 " (FIRES_SHOWN * STEP) " " (HEIGHT) } {
                 @for (index, past) in newest_first.iter().take(FIRES_SHOWN).enumerate() {
                     (bar(view, past, (FIRES_SHOWN - 1 - index) * STEP, longest))
                 }
@@ -260,7 +310,7 @@ fn bars(view: &View, newest_first: &[PastFire]) -> Markup {
 fn bar(view: &View, past: &PastFire, x: usize, longest: i64) -> Markup {
     let outcome = outcome(&past.fire);
     let ms = took(view, past);
-    let height = 4 + ms.unwrap_or(0).saturating_mul(HEIGHT - 5) / longest;
+    let height = height(view, past, longest);
     let y = HEIGHT - height;
     let when = format::clock(past.fire.fire_at.0, view.now, &view.zone, Precision::Seconds);
     let title = match (outcome, past.ended_at, ms) {
