@@ -8,6 +8,7 @@ use baton_server::{App, Caller, Error, Scope};
 use http::{HeaderMap, Uri};
 use jiff::tz::TimeZone;
 
+use crate::parts;
 use crate::query::{Query, escape};
 use crate::session::{Visitor, cookie};
 
@@ -93,19 +94,13 @@ impl View {
         format!("{path}{joined}ns={}{fragment}", escape(&self.namespace))
     }
 
-    /// The address of this server, as somebody on its machine names it.
-    pub fn server(&self) -> String {
-        let listen = self.app.settings.listen.replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:");
-        format!("{}://{listen}", self.app.settings.scheme())
-    }
-
     /// A command that means this server, and the namespace that is shown where `has_namespace`.
     pub fn command(&self, arguments: &str, has_namespace: bool) -> String {
         let namespace = match has_namespace && self.namespace != NAMESPACE_DEFAULT {
-            true => format!(" --namespace '{}'", self.namespace.replace('\'', "'\\''")),
+            true => format!(" --namespace {}", parts::word(&self.namespace)),
             false => String::new(),
         };
-        format!("baton --url {} {arguments}{namespace}", self.server())
+        format!("baton --url {} {arguments}{namespace}", self.base)
     }
 
     /// This page with another value of a parameter, from its beginning.

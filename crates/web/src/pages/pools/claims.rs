@@ -35,7 +35,7 @@ pub fn waiting(view: &View, board: &Board) -> Markup {
             @if board.claims.is_empty() {
                 div.body.stack {
                     p.none { "None. A claim asks for machines and waits until it has all of them:" }
-                    (parts::command(&view.command(&format!("pool claim '{}' --run-id job-1", board.pool.name.replace('\'', "'\\''")), true)))
+                    (parts::command(&view.command(&format!("pool claim {} --run-id job-1", parts::word(&board.pool.name)), true)))
                 }
             } @else {
                 div.scroll-x { table {
