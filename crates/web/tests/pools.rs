@@ -213,8 +213,14 @@ async fn a_machine_has_a_life_and_is_ended() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_machines_are_squares() {
     let (site, _, session) = start().await;
-    made(&site, &session, "300", "1000").await;
-    until(&site, "creating", 300).await;
+    made(&site, &session, "210", "1000").await;
+    // Machines are asked for by the hundred, one order at each look.
+    eventually("210 are creating", async || {
+        site.clock.advance(500);
+        let pool = site.api("GET", "/api/v1/pools/ci", Value::Null).await;
+        pool["runners"]["creating"].as_u64() == Some(210)
+    })
+    .await;
     let page = site.get(&session, "/pools/ci").await;
     page.assert_has(&["sq creating", "squares"]).assert_lacks(&["mach creating"]);
     assert!(page.body.len() < 150_000, "{}", page.body.len());

@@ -2,6 +2,7 @@
 
 use maud::{Markup, html};
 
+use crate::format;
 use crate::query::Query;
 use crate::view::View;
 
@@ -48,7 +49,7 @@ pub fn filter_choice(query: &Query, name: &str, label: &str, choices: &[(&str, &
     let chosen = query.get(name).unwrap_or_default();
     html! {
         select.input name=(name) aria-label=(label) {
-            @for (value, word) in choices { option value=(value) selected[*value == chosen] { (word) } }
+            @for (value, word) in choices { option value=(value) selected[*value == chosen] { (format::visible(word)) } }
         }
     }
 }
