@@ -15,6 +15,7 @@ mod commands;
 #[cfg(debug_assertions)]
 mod crashes;
 mod curl_builds;
+mod custody;
 mod demo;
 #[cfg(target_os = "linux")]
 mod disk_full;

@@ -27,7 +27,7 @@ const HEX_MAX: usize = 256;
 
 /// Routes that send whole payloads.
 pub fn downloads(router: Router<App>) -> Router<App> {
-    router.route("/runs/{id}/payload/{which}", get(download))
+    super::custody::downloads(router).route("/runs/{id}/payload/{which}", get(download))
 }
 
 /// The panels: input, output, error, and what a workflow publishes.

@@ -2,6 +2,7 @@
 
 mod actions;
 mod build;
+mod custody;
 mod explain;
 mod facts;
 mod history;
@@ -81,6 +82,7 @@ async fn shown(view: &View, sheet: &Sheet) -> Result<Page, Error> {
                     (build::aside(view, sheet, found).await?)
                 }
             }
+            (part("custody", &custody::section(view, sheet.record.id).await?))
             (part("payload", &io::section(view, sheet).await?))
             (part("history", &history::section(view, sheet, &leases).await?))
         }
@@ -154,6 +156,7 @@ fn tabs(sheet: &Sheet, log_end: LogEnd) -> Markup {
                 a href="#log" { "Log " span.n { (format::counted(log_end.lines, "line", "lines")) } }
                 a href="#artifacts" { "Artifacts" }
             }
+            a href="#custody" { "Custody" }
             a href="#payload" { "Input and output" }
             a href="#history" { "History" }
         }
