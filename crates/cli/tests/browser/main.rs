@@ -6,4 +6,5 @@
 mod accessible;
 mod live;
 mod rig;
+mod runs;
 mod signin;
