@@ -426,11 +426,71 @@
     else if (["n", "N", "e"].includes(detail)) $(`#log a[data-key="${detail}"]`)?.click();
   });
 
+  // ---- the waterfall: a part of the time is dragged out of the small picture; rows are loaded as they come into view
+
+  const ROWS_MAX = 1200;
+  let drag = null;
+  const share = (mini, event) => { const box = mini.getBoundingClientRect(); return Math.min(1, Math.max(0, (event.clientX - box.left) / box.width)); };
+  const part = (mini, from, to) => {
+    const here = new URL(location.href), length = Number(mini.dataset.length);
+    for (const [name, value] of [["from", from], ["to", to]]) value === null ? here.searchParams.delete(name) : here.searchParams.set(name, Math.round(value * length));
+    here.searchParams.delete("row"); here.hash = "timeline";
+    location.href = here;
+  };
+  document.addEventListener("pointerdown", (event) => {
+    const mini = event.target.closest?.("svg.mini[data-length]");
+    if (!mini || event.button) return;
+    drag = { mini, from: share(mini, event) };
+    mini.setPointerCapture(event.pointerId);
+  });
+  document.addEventListener("pointermove", (event) => {
+    if (!drag) return;
+    const to = share(drag.mini, event), frame = $(".v", drag.mini);
+    frame.setAttribute("x", Math.min(drag.from, to) * 600);
+    frame.setAttribute("width", Math.max(2, Math.abs(to - drag.from) * 600));
+  });
+  document.addEventListener("pointerup", (event) => {
+    if (!drag) return;
+    const { mini, from } = drag, to = share(mini, event);
+    drag = null;
+    if (Math.abs(to - from) > .005) part(mini, Math.min(from, to), Math.max(from, to));
+  });
+  document.addEventListener("dblclick", (event) => { const mini = event.target.closest?.("svg.mini[data-length]"); if (mini) part(mini, null, null); });
+  const coming = new IntersectionObserver((entries) => {
+    for (const { isIntersecting, target } of entries) if (isIntersecting) { coming.unobserve(target); load(target); }
+  }, { rootMargin: "600px" });
+  const load = async (place) => {
+    try {
+      const answer = await fetch(place.dataset.load);
+      if (!answer.ok) return;
+      const fresh = document.createElement("template");
+      fresh.innerHTML = await answer.text();
+      place.replaceWith(fresh.content);
+      awaited();
+    } catch { /* the link is still there */ }
+  };
+  const awaited = () => { if ($$("a.wf-row").length < ROWS_MAX) for (const place of $$("a[data-load]")) coming.observe(place); };
+  document.addEventListener("baton:patched", awaited);
+
+  // ---- from run to run, in the order of the list that one came from
+
+  const RUN = "a[href*='/runs/']";
+  document.addEventListener("click", (event) => {
+    const list = event.target.closest(`tr[data-row] ${RUN}`)?.closest("table");
+    if (list) store.setItem("list", JSON.stringify($$("tr[data-row]", list).map((row) => $(RUN, row)?.getAttribute("href")).filter(Boolean)));
+  }, true);
+  document.addEventListener("baton:key", ({ detail }) => {
+    if (detail !== "[" && detail !== "]") return;
+    const list = JSON.parse(store.getItem("list") || "[]"), id = location.pathname;
+    const index = list.findIndex((href) => href.split(/[?#]/)[0] === id), next = list[index + (detail === "]" ? 1 : -1)];
+    if (index >= 0 && next) location.href = next;
+  });
+
   // ---- begin
 
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   const isNewZone = zone && !document.cookie.includes(`baton_zone=${encodeURIComponent(zone)}`);
   if (isNewZone) later("baton_zone", zone);
   window.baton = { $, $$, signedOut, toast, morph, put, parsed, duration, age, now, show };
-  selection(); tick(); logs(); open();
+  selection(); tick(); logs(); awaited(); open();
 })();

@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn files_are_small_and_ask_nobody_else() {
-        assert!(STYLE.len() <= 48_000, "{}", STYLE.len());
+        assert!(STYLE.len() <= 56_000, "{}", STYLE.len());
         assert!(SCRIPT.len() <= 25_000, "{}", SCRIPT.len());
         for file in [STYLE, SCRIPT, ICONS] {
             let others = file.replace("http://www.w3.org/2000/svg", "");

@@ -377,7 +377,7 @@ fn palette(view: &View) -> Markup {
 }
 
 fn keys() -> Markup {
-    const KEYS: [(&[&str], &str); 11] = [
+    const KEYS: [(&[&str], &str); 12] = [
         (&["/"], "find anything"),
         (&["j", "k"], "next and previous row"),
         (&["↵"], "open"),
@@ -387,6 +387,7 @@ fn keys() -> Markup {
         (&["f"], "follow the log"),
         (&["n", "N"], "next and previous match"),
         (&["e"], "first error"),
+        (&["[", "]"], "previous and next run of the list"),
         (&["t"], "time as age or as clock"),
         (&["esc"], "close, then clear the selection"),
     ];

@@ -22,6 +22,9 @@ use crate::{App, Error};
 
 /// Positions that are read together.
 const OUTLINES_AT_ONCE: usize = 10_000;
+/// Steps that are read together with what came out, and bytes of that after which a page of them ends.
+const STEPS_AT_ONCE: usize = 10;
+const STEP_BYTES_MAX: usize = 2 << 20;
 /// Builds that an estimate looks at, and how many of the same project it needs at most.
 const PAST_BUILDS: usize = 200;
 const SAME_BUILDS: usize = 20;
@@ -105,6 +108,9 @@ pub enum About {
     /// Somebody wants the workflow cancelled.
     Cancel,
 }
+
+/// A remembered position, and what came out.
+pub type Remembered = (Step, Option<Payload>);
 
 /// How a child stands.
 #[derive(Clone, PartialEq, Debug)]
@@ -310,17 +316,27 @@ impl Sheet {
         Ok(app.store.step_attempts(self.run(), position, page).await?)
     }
 
-    /// What it remembers beyond a position, and how large what came out is.
-    pub async fn steps(&self, app: &App, page: Page<u32>) -> Result<Vec<(Step, Option<Payload>)>, Error> {
-        let mut steps = Vec::new();
-        for mut step in app.store.steps(self.run(), page).await? {
-            let output = match step.output.take() {
-                Some(output) => Some(opened(app, output).await?),
-                None => None,
-            };
-            steps.push((step, output));
+    /// What it remembers beyond a position with what came out, and whether there may be more.
+    pub async fn steps(&self, app: &App, page: Page<u32>) -> Result<(Vec<Remembered>, bool), Error> {
+        let (mut steps, mut bytes): (Vec<Remembered>, usize) = (Vec::new(), 0);
+        loop {
+            // Some at a time: nobody knows how large they are before they are read.
+            let after = steps.last().map_or(page.after, |(step, _)| Some(step.position));
+            let limit = STEPS_AT_ONCE.min(page.limit - steps.len());
+            let some = app.store.steps(self.run(), Page { after, limit }).await?;
+            let is_last = some.len() < limit;
+            for mut step in some {
+                let output = match step.output.take() {
+                    Some(output) => Some(opened(app, output).await?),
+                    None => None,
+                };
+                bytes += output.as_ref().and_then(|output| output.bytes.as_ref()).map_or(0, Bytes::len);
+                steps.push((step, output));
+            }
+            if is_last || steps.len() >= page.limit || bytes >= STEP_BYTES_MAX {
+                return Ok((steps, !is_last));
+            }
         }
-        Ok(steps)
     }
 
     /// How children of it stand, in the order asked for.

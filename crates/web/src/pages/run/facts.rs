@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::{address, run_link};
 use crate::format::{self, Precision};
 use crate::parts;
-use crate::query::{Query, escape};
+use crate::query::escape;
 use crate::view::View;
 
 /// The panel.
@@ -25,7 +25,7 @@ pub fn section(view: &View, sheet: &Sheet, leases: &[Lease]) -> Markup {
                         }
                     }))
                     (fact("Type", html! {
-                        a.link dir="auto" href=(same(view, &format!("type:{kind}"))) { (format::visible(kind)) }
+                        a.link dir="auto" href=(parts::runs(view, &[("type", kind)])) { (format::visible(kind)) }
                     }))
                     (held_by(view, sheet))
                     (fact("Submitted", moment(view, record.submitted_at)))
@@ -53,7 +53,7 @@ pub fn section(view: &View, sheet: &Sheet, leases: &[Lease]) -> Markup {
                     }
                     @if let Some(key) = &record.key {
                         (fact("Key", html! {
-                            a.tag.cut dir="auto" href=(same(view, &format!("key:{key}"))) { (format::visible(key)) }
+                            a.tag.cut dir="auto" href=(parts::runs(view, &[("key", key)])) { (format::visible(key)) }
                         }))
                     }
                     @if let Some(affinity) = record.affinity.as_ref().filter(|affinity| record.key.as_ref() != Some(affinity)) {
@@ -83,11 +83,6 @@ pub fn section(view: &View, sheet: &Sheet, leases: &[Lease]) -> Markup {
 
 fn fact(name: &str, value: Markup) -> Markup {
     html! { div { dt { (name) } dd { (value) } } }
-}
-
-/// Runs that have the same.
-fn same(view: &View, token: &str) -> String {
-    view.href(&Query::default().with("q", token).at("/runs"))
 }
 
 fn moment(view: &View, at: Millis) -> Markup {

@@ -110,8 +110,7 @@ pub async fn section(view: &View, sheet: &Sheet, leases: &[Lease], end: LogEnd) 
     Ok(html! {
         section.panel.logs id="log" aria-label="Log" {
             (tools(view, sheet, &asked, searched.as_ref(), is_live && is_tail))
-            // The id says which window it is: a patch never puts lines of another one into it.
-            ol.log id={ "log-" (first) } tabindex="0" aria-label="Lines of the log" data-keep="" data-last=(last)
+            ol.log id="log-lines" tabindex="0" aria-label="Lines of the log" data-keep="" data-last=(last)
                 data-lines=(format!("/runs/{}/log?{}", sheet.run(), fragment_query(view, &asked))) {
                 @if !view.is_again {
                     @if first > 1 {

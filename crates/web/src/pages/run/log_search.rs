@@ -123,7 +123,9 @@ fn strip(message: &str) -> String {
     let mut rest = message.chars();
     while let Some(c) = rest.next() {
         match c {
-            '\u{1b}' => drop(rest.by_ref().find(|c| c.is_ascii_alphabetic())),
+            '\u{1b}' => {
+                rest.by_ref().find(|c| c.is_ascii_alphabetic());
+            }
             c => out.push(c),
         }
     }

@@ -113,7 +113,9 @@ fn escape(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, style: &mut Style
         }
         // Titles and links end with a bell or an escape of their own.
         Some(']') => while rest.next().is_some_and(|c| c != '\u{7}' && c != '\u{1b}') {},
-        Some('\\' | '(' | ')' | '=' | '>' | '7' | '8' | 'M' | 'c') => drop(rest.next()),
+        Some('\\' | '(' | ')' | '=' | '>' | '7' | '8' | 'M' | 'c') => {
+            rest.next();
+        }
         Some(_) | None => {}
     }
 }
@@ -132,7 +134,9 @@ fn colours(codes: &str, style: &mut Style) {
                         _ => {}
                     }
                 }
-                Some(Some(2)) => (0..3).for_each(|_| drop(codes.next())),
+                Some(Some(2)) => {
+                    codes.nth(2);
+                }
                 _ => {}
             },
             Some(code) => style.set(code),

@@ -7,9 +7,13 @@ mod explain;
 mod facts;
 mod history;
 mod io;
+mod journal;
 mod log;
 mod log_search;
 mod log_text;
+mod rows;
+mod scale;
+mod timeline;
 
 use axum::Router;
 use baton_core::RunId;
@@ -22,7 +26,6 @@ use std::time::Duration;
 use crate::format;
 use crate::page::{Entry, Page, part};
 use crate::parts::{self, Shown, icon};
-use crate::query::Query;
 use crate::view::View;
 
 /// How often the page of a build that is worked on is looked at again.
@@ -30,7 +33,7 @@ const LOG_QUIET: Duration = Duration::from_secs(1);
 
 /// Routes of what the page sends and loads.
 pub fn forms(router: Router<App>) -> Router<App> {
-    log::routes(build::downloads(io::downloads(actions::forms(router))))
+    timeline::routes(log::routes(build::downloads(io::downloads(actions::forms(router)))))
 }
 
 /// The page of a run.
@@ -67,6 +70,14 @@ async fn shown(view: &View, sheet: &Sheet) -> Result<Page, Error> {
     let leases = sheet.leases(&view.app).await?;
     let explained = explain::section(view, sheet).await?;
     let log_end = sheet.log_end(&view.app).await?;
+    let steps = match sheet.relations() {
+        Some(_) => Some(sheet.outlines(&view.app).await?),
+        None => None,
+    };
+    let chosen = match view.query.get("step").and_then(|text| text.parse().ok()).filter(|_| steps.is_some()) {
+        Some(position) => journal::chosen(view, sheet, position).await?,
+        None => None,
+    };
     let main = html! {
         (part("run-head", &head(view, sheet)))
         div.stack {
@@ -74,8 +85,15 @@ async fn shown(view: &View, sheet: &Sheet) -> Result<Page, Error> {
             @if sheet.build().is_some() { (part("phases", &build::phase_bar(view, sheet, &leases).await?)) }
             (part("run-facts", &facts::section(view, sheet, &leases)))
         }
-        (part("run-tabs", &tabs(sheet, log_end)))
+        (part("run-tabs", &tabs(sheet, log_end, steps.as_ref().map(Vec::len))))
         div.stack {
+            @if let Some(steps) = &steps {
+                div class=[chosen.as_ref().map(|_| "split")] id="flow" {
+                    (part("timeline", &timeline::section(view, sheet, &leases, steps).await?))
+                    @if let Some(chosen) = &chosen { (part("step", chosen)) }
+                }
+                (part("journal", &journal::section(view, sheet, steps.len()).await?))
+            }
             @if let Some(found) = sheet.build() {
                 div.split {
                     (log::section(view, sheet, &leases, log_end).await?)
@@ -93,8 +111,8 @@ async fn shown(view: &View, sheet: &Sheet) -> Result<Page, Error> {
         Nature::Workflow(_) => (Entry::Workflows, "Workflows", "/workflows"),
     };
     let (kind, _) = sheet.kind();
-    let same = Query::default().with("q", format!("type:{kind}")).at("/runs");
-    let page = Page::new(entry, name(sheet), main).below(list, view.href(path)).below(kind, view.href(&same));
+    let same = parts::runs(view, &[("type", kind)]);
+    let page = Page::new(entry, name(sheet), main).below(list, view.href(path)).below(kind, same);
     // Nothing tells pages of new lines, so a log that grows is looked at more often.
     let quiet = if sheet.build().is_some() && sheet.record.state.is_held() { LOG_QUIET } else { page.quiet };
     Ok(Page { quiet, ..page })
@@ -149,9 +167,13 @@ fn head(view: &View, sheet: &Sheet) -> Markup {
     }
 }
 
-fn tabs(sheet: &Sheet, log_end: LogEnd) -> Markup {
+fn tabs(sheet: &Sheet, log_end: LogEnd, steps: Option<usize>) -> Markup {
     html! {
         nav.tabs.stick id="run-tabs" aria-label="On this page" {
+            @if let Some(steps) = steps {
+                a href="#timeline" { "Timeline" }
+                a href="#journal" { "Journal " span.n { (format::number(steps as u64)) } }
+            }
             @if sheet.build().is_some() {
                 a href="#log" { "Log " span.n { (format::counted(log_end.lines, "line", "lines")) } }
                 a href="#artifacts" { "Artifacts" }
