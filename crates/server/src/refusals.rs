@@ -115,7 +115,8 @@ impl Refusals {
                     return;
                 }
                 Entry::Vacant(free) => {
-                    let end = write.name.floor_char_boundary(NAME_BYTES_MAX);
+                    let most = NAME_BYTES_MAX.min(write.name.len());
+                    let end = (0..=most).rfind(|end| write.name.is_char_boundary(*end)).unwrap_or(0);
                     let (name, bytes) = (write.name[..end].to_owned(), write.bytes as u64);
                     free.insert(Gathered { name, bytes, times: 1, first: now, last: now });
                 }

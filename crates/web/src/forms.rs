@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use baton_proto::NAMESPACE_DEFAULT;
 use baton_server::{App, Error, face};
 use http::header::ACCEPT;
-use http::{Extensions, HeaderMap, StatusCode};
+use http::{Extensions, HeaderMap};
 
 use crate::query::Query;
 use crate::session::{CSRF, Visitor};
@@ -100,11 +100,6 @@ pub fn own_path(path: &str) -> String {
     let is_own = path.starts_with('/') && !path.starts_with("//") && !path.contains('\\');
     let is_own = is_own && path.bytes().all(|byte| byte.is_ascii_graphic());
     if is_own { path.to_owned() } else { "/".into() }
-}
-
-/// Nothing to say, and nowhere to go.
-pub fn nothing() -> Response {
-    StatusCode::NO_CONTENT.into_response()
 }
 
 #[cfg(test)]

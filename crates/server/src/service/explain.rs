@@ -231,16 +231,15 @@ impl Ground {
         }
         let queue = self.queues.get(&lane.queue);
         whys.extend(queue.and_then(|queue| queue.paused_until).filter(|until| *until > self.now).map(Why::Paused));
-        let serves = |worker: &&Worker| {
-            worker.info.types.contains(&lane.kind) && worker.info.queues.iter().any(|queue| *queue == lane.queue)
-        };
+        let serves =
+            |worker: &&Worker| worker.info.types.contains(&lane.kind) && worker.info.queues.contains(&lane.queue);
         let workers: Vec<&Worker> = self.workers.iter().filter(serves).collect();
         let has_room = |worker: &&Worker| {
             worker.status == WorkerStatus::Online && worker.unfit.is_none() && worker.active < worker.max_concurrent
         };
         if workers.is_empty() {
             whys.push(Why::NoWorker);
-        } else if !workers.iter().any(|worker| has_room(worker)) {
+        } else if !workers.iter().any(has_room) {
             whys.push(Why::AllBusy {
                 workers: workers.len(),
                 draining: workers.iter().filter(|worker| worker.status == WorkerStatus::Draining).count(),

@@ -16,4 +16,4 @@ pub use links::{queue_path, runs, word};
 pub use lists::{ROWS_MAX, field, filter_choice, filter_text, filters, pager, text_field};
 pub use range::{chosen as chosen_range, ranges, series, ticks, total};
 pub use state::{Shown, epoch, kind_icon, lease, state, state_badge};
-pub use times::{Times, ago, clock, span};
+pub use times::{ago, clock, span};

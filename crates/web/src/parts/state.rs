@@ -30,19 +30,6 @@ pub enum Shown {
 }
 
 impl Shown {
-    /// All of them, in the order of a run's life.
-    pub const ALL: [Shown; 9] = [
-        Shown::Waiting,
-        Shown::DueLater,
-        Shown::Starting,
-        Shown::Running,
-        Shown::Cancelling,
-        Shown::Sleeping,
-        Shown::Failed,
-        Shown::Completed,
-        Shown::Cancelled,
-    ];
-
     /// What a run in this state of the kernel is shown as.
     pub fn of(state: State, due_at: Millis, cancel_by: Option<Millis>, now: Millis) -> Shown {
         match state {
@@ -142,6 +129,18 @@ pub fn lease(view: &View, until: Millis, ttl: Millis) -> Markup {
 mod tests {
     use super::*;
 
+    const ALL: [Shown; 9] = [
+        Shown::Waiting,
+        Shown::DueLater,
+        Shown::Starting,
+        Shown::Running,
+        Shown::Cancelling,
+        Shown::Sleeping,
+        Shown::Failed,
+        Shown::Completed,
+        Shown::Cancelled,
+    ];
+
     #[test]
     fn states_are_shown_by_what_they_mean_to_people() {
         let table = [
@@ -160,8 +159,8 @@ mod tests {
 
     #[test]
     fn no_two_states_share_shape_or_word() {
-        for (index, one) in Shown::ALL.iter().enumerate() {
-            for other in &Shown::ALL[index + 1..] {
+        for (index, one) in ALL.iter().enumerate() {
+            for other in &ALL[index + 1..] {
                 assert!(one.word() != other.word() && one.icon() != other.icon());
             }
         }

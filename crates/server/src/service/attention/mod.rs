@@ -31,9 +31,12 @@ struct Key {
     is_administrator: bool,
 }
 
+/// When it was looked at, and what was found. Held while somebody looks: the others wait for that.
+type Found = tokio::sync::Mutex<Option<(Instant, Attention)>>;
+
 /// What was found a moment ago.
 #[derive(Debug, Default)]
-pub struct Looked(Mutex<HashMap<Key, Arc<tokio::sync::Mutex<Option<(Instant, Attention)>>>>>);
+pub struct Looked(Mutex<HashMap<Key, Arc<Found>>>);
 
 /// What is wrong now in a namespace, or in all that the caller sees.
 pub async fn get(app: &App, caller: &Caller, namespace: Option<&str>) -> Result<Attention, Error> {

@@ -151,7 +151,7 @@ fn machines_of(pool: &PoolView) -> Markup {
 fn memory(mib: u64) -> String {
     match mib {
         ..1_024 => format!("{mib} MiB"),
-        _ if mib % 1_024 == 0 => format!("{} GiB", format::number(mib / 1_024)),
+        _ if mib.is_multiple_of(1_024) => format!("{} GiB", format::number(mib / 1_024)),
         _ => format!("{:.1} GiB", mib as f64 / 1_024.0),
     }
 }

@@ -22,7 +22,9 @@ const SEARCHES_MAX: usize = 200;
 type Key = (usize, RunId, Option<String>);
 
 /// Searches of late, with the time of their last use.
-static SEARCHES: LazyLock<Mutex<HashMap<Key, (Instant, Arc<Searched>)>>> = LazyLock::new(Mutex::default);
+type Searches = HashMap<Key, (Instant, Arc<Searched>)>;
+
+static SEARCHES: LazyLock<Mutex<Searches>> = LazyLock::new(Mutex::default);
 
 /// What was found so far.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

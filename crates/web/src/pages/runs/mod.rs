@@ -446,7 +446,7 @@ fn pager(asked: &Asked, found: &ListPage) -> Markup {
     };
     let is_up = matches!(asked.from, SearchFrom::Newer(_));
     let has_words = asked.typed.words().is_some();
-    let newer = first.filter(|_| asked.from != SearchFrom::Newest && !(is_up && !found.has_more) && !has_words);
+    let newer = first.filter(|_| asked.from != SearchFrom::Newest && (!is_up || found.has_more) && !has_words);
     let older = last.filter(|_| (found.has_more || is_up) && !has_words);
     let looked = found.looked_to.filter(|_| !has_words);
     html! {
