@@ -9,5 +9,5 @@ from (
     where ended.run_id < $3::uuid and ended.run_id >= $4::uuid and ended.state <> 4
     order by ended.run_id desc limit $6::bigint
 ) as found
-left join lateral (select runs.lane_id from runs where runs.run_id = found.run_id and $1 is not null limit 1) as runs on true
+left join lateral (select runs.lane_id from runs where runs.run_id = found.run_id and $1::integer[] is not null limit 1) as runs on true
 group by 1

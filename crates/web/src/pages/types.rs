@@ -221,7 +221,7 @@ pub async fn page(view: &View) -> Result<Page, Error> {
             @if rows.is_empty() {
                 (parts::empty("flow", "No workflow yet.", html! {
                     p.soft { "A type is here once a worker serves it or somebody has started one:" }
-                    (parts::command(&format!("baton --server http://{} workflow start --queue orders process_order", view.app.settings.listen)))
+                    (parts::command(&view.command("workflow start process_order --queue orders", true)))
                 }))
             } @else { (part("types", &list)) }
             @if cut { footer { "The first " (TYPES_MAX) " types." } }

@@ -425,14 +425,13 @@ fn token_link(asked: &Asked, index: usize) -> Markup {
 
 /// What makes the first run of a kind.
 fn teach(view: &View, asked: &Asked) -> Markup {
-    let server = &view.app.settings.listen;
     let (what, command) = match asked.kind {
-        Some(ListedKind::Build) => ("No build yet.", format!("baton --server http://{server} demo")),
+        Some(ListedKind::Build) => ("No build yet.", "baton demo".to_owned()),
         Some(ListedKind::Workflow) => {
-            ("No workflow yet.", format!("baton --server http://{server} workflow start --queue orders process_order"))
+            ("No workflow yet.", view.command("workflow start process_order --queue orders", true))
         }
         Some(ListedKind::Run) | None => {
-            ("No run yet.", format!("baton --server http://{server} run submit --queue mail digest --input '{{}}'"))
+            ("No run yet.", view.command("run submit digest --queue mail --input '{}'", true))
         }
     };
     parts::empty("list", what, html! { p.soft { "This makes the first one:" } (parts::command(&command)) })
