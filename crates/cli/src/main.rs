@@ -25,7 +25,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use commands::{
     agent, audit, build, bulk, completion, context, doctor, events, key, login, man, namespace, open, pool, queue, run,
-    schedule, secret, serve, settings, stats, storage, submit, webhook, worker, workflow,
+    schedule, secret, serve, settings, stats, storage, submit, top, webhook, worker, workflow,
 };
 use connection::Connection;
 use exit::Exit;
@@ -51,6 +51,7 @@ const AFTER_HELP: &str = "\
 Examples:
   baton demo                                  see work survive a killed worker, in ten seconds
   baton serve                                 start a server on 127.0.0.1:7400
+  baton top                                   watch queues, runs, workers and pools, and act on them
   baton worker run --type greet --exec 'cat'  work on runs with a shell command
   baton run submit greet --input '{\"a\":1}' --wait
   baton workflow start process_order --queue orders --input '{\"id\":17}' --wait
@@ -159,6 +160,9 @@ enum Command {
     /// Show what has happened lately, as numbers and small charts.
     #[command(after_help = stats::HELP)]
     Stats(stats::StatsArgs),
+    /// Watch queues, runs, workers and pools in the terminal, and act on them.
+    #[command(after_help = top::HELP)]
+    Top(top::TopArgs),
     /// Check the settings, the data directory, the store, the storage and the server.
     Doctor(doctor::DoctorArgs),
     /// Measure how fast Baton is on this machine.
@@ -229,6 +233,7 @@ impl Command {
             | Command::Audit(_)
             | Command::Events(_)
             | Command::Stats(_)
+            | Command::Top(_)
             | Command::Doctor(_)
             | Command::Bench(_) => true,
         }
@@ -265,6 +270,7 @@ async fn execute(cli: Cli) -> Result<(), Exit> {
         Command::Audit(command) => audit::execute(&connection.client()?, command).await,
         Command::Events(args) => events::events(&connection.client()?, args).await,
         Command::Stats(args) => stats::stats(&connection.client()?, args).await,
+        Command::Top(args) => top::top(connection.client()?, args).await,
         Command::Doctor(args) => doctor::doctor(&connection, args).await,
         Command::Open(args) => open::open(&connection, args).await,
         Command::Login(args) => login::login(&connection, args).await,

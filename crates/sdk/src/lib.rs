@@ -62,6 +62,7 @@ mod pools;
 mod queues;
 pub mod runs;
 mod schedules;
+mod server;
 mod spans;
 mod statistics;
 mod tls;

@@ -104,11 +104,13 @@ impl Ask {
         Duration::from_millis(match self {
             Ask::Numbers => 5_000,
             Ask::Queues | Ask::Runs(_) | Ask::Pools => 2_000,
-            Ask::Workers("ONLINE" | "DRAINING") => 2_000,
+            Ask::Workers("ONLINE") => 2_000,
+            Ask::Workers("DRAINING") => 5_000,
             Ask::Workers(_) => 10_000,
             Ask::WhyLane(..) => 10_000,
             Ask::Types(_) => 15_000,
-            Ask::Why(_) | Ask::History(_) | Ask::Steps(_) | Ask::HeldBy(_) => 2_000,
+            Ask::Why(_) => 3_000,
+            Ask::History(_) | Ask::Steps(_) | Ask::HeldBy(_) => 2_000,
             Ask::Run(_) | Ask::Worker(_) | Ask::Pool(_) | Ask::Log(..) => 1_000,
             Ask::Claims(_) | Ask::Machines(_) => 2_000,
         })

@@ -303,6 +303,17 @@ async fn a_link_signs_in_once_and_only_when_somebody_presses_the_button() {
 }
 
 #[tokio::test]
+async fn a_link_leads_to_a_page_of_this_server_and_to_no_other() {
+    let site = Site::start().await;
+    for (next, page) in [("/runs/0199?step=4", "/runs/0199"), ("//evil.example", "/"), ("https://evil.example", "/")] {
+        let link = site.client.create_signin_link().await.unwrap();
+        let signed_in = site.send("POST", &format!("{}?next={next}", link.path), &[], "").await;
+        let location = signed_in.header("location").to_owned();
+        assert!(signed_in.status == 303 && location.split('?').next() == Some(page), "{next}: {location}");
+    }
+}
+
+#[tokio::test]
 async fn guessing_is_slowed_down() {
     let site = Site::with(|settings| settings.refusals_per_second = 2).await;
     let mut statuses = Vec::new();

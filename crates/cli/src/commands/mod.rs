@@ -26,6 +26,7 @@ pub mod settings;
 pub mod stats;
 pub mod storage;
 pub mod submit;
+pub mod top;
 pub mod webhook;
 pub mod worker;
 pub mod workflow;

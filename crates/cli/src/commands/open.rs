@@ -3,6 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use baton::Client;
 use clap::Args;
 use tokio::process::Command;
 
@@ -29,17 +30,28 @@ pub struct OpenArgs {
 
 /// Opens the dashboard, or says where it is.
 pub async fn open(connection: &Connection, args: OpenArgs) -> Result<(), Exit> {
-    let link = connection.client()?.create_signin_link().await?;
-    let url = format!("{}{}", connection.find_url().trim_end_matches('/'), link.path);
+    let url = signed_in(&connection.client()?, "/").await?;
     if args.print {
         print_line(url);
-    } else if has_screen() && browse(&url).await {
+    } else if in_browser(&url).await {
         eprintln!("opened the dashboard at {}", connection.find_url());
     } else {
         eprintln!("Open this within ten minutes. It signs in once:");
         print_line(url);
     }
     Ok(())
+}
+
+/// A link that signs in once, and leads to this page of the dashboard.
+pub async fn signed_in(client: &Client, page: &str) -> Result<String, Exit> {
+    let link = client.create_signin_link().await?;
+    let next = if page == "/" { String::new() } else { format!("?next={page}") };
+    Ok(format!("{}{}{next}", client.url().trim_end_matches('/'), link.path))
+}
+
+/// Opens a page in a browser, if there is one.
+pub async fn in_browser(url: &str) -> bool {
+    has_screen() && browse(url).await
 }
 
 /// Whether a browser could be shown here.

@@ -39,7 +39,6 @@ done
 '''
 "#;
 /// How long all of it may take.
-const LONGEST: Duration = Duration::from_secs(24);
 /// How often the server is asked who builds.
 const LOOK: Duration = Duration::from_millis(50);
 /// How long the server may wait for a line of the log before it answers.
@@ -52,6 +51,8 @@ pub struct BuildStory {
     builders: Vec<BuilderProcess>,
     directory: PathBuf,
     log: Log,
+    /// How long it may take.
+    longest: Duration,
 }
 
 /// What came out.
@@ -66,15 +67,15 @@ pub struct Built {
 
 impl BuildStory {
     /// Starts the workers that can build.
-    pub fn start(server: &Server, directory: &Path, log: Log) -> Result<BuildStory, Exit> {
+    pub fn start(server: &Server, directory: &Path, log: Log, longest: Duration) -> Result<BuildStory, Exit> {
         let start = |name| BuilderProcess::start(server, name, &directory.join(name));
         let builders = BUILDER_NAMES.into_iter().map(start).collect::<Result<_, Exit>>()?;
-        Ok(BuildStory { client: server.client.clone(), builders, directory: directory.to_owned(), log })
+        Ok(BuildStory { client: server.client.clone(), builders, directory: directory.to_owned(), log, longest })
     }
 
     /// Plays from the project to its artifact.
     pub async fn play(&self) -> Result<Built, Exit> {
-        match tokio::time::timeout(LONGEST, self.all()).await {
+        match tokio::time::timeout(self.longest, self.all()).await {
             Ok(built) => built,
             Err(_) => Err(Exit::failed("the build of the demo took too long")),
         }

@@ -12,6 +12,7 @@ use tokio::process::Child;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
+use super::Pace;
 use crate::child::{self, own_executable};
 use crate::exit::Exit;
 use crate::os;
@@ -35,15 +36,15 @@ pub struct Server {
 
 impl Server {
     /// Starts a server with short leases on a free port and waits until it answers.
-    pub async fn start(directory: &Path) -> Result<Server, Exit> {
+    pub async fn start(directory: &Path, pace: Pace) -> Result<Server, Exit> {
         let data = directory.join("data");
         let log = directory.join("server.log");
         let mut command = own_executable()?;
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(&data)
-            .env("BATON_LEASE_TTL_MS", super::LEASE_TTL_MS.to_string())
-            .env("BATON_HEARTBEAT_INTERVAL_MS", super::HEARTBEAT_INTERVAL_MS.to_string())
+            .env("BATON_LEASE_TTL_MS", pace.lease_ttl_ms.to_string())
+            .env("BATON_HEARTBEAT_INTERVAL_MS", pace.heartbeat_interval_ms.to_string())
             .stdout(Stdio::null())
             .stderr(File::create(&log)?);
         let mut child = command.spawn()?;

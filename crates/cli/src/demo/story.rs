@@ -1,5 +1,6 @@
 //! What happens in the demo: runs are submitted, one worker is killed, another is frozen until others have its runs.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use baton::Client;
@@ -14,18 +15,15 @@ use super::board::{Board, Fate};
 use super::children::WorkerProcess;
 use super::screen::Screen;
 use super::worker::DemoInput;
-use super::{QUEUE, RUN_TYPE, RUNS};
+use super::{Pace, QUEUE, RUN_TYPE};
+use crate::commands::open;
 use crate::exit::Exit;
 
 /// Which worker is killed, and which is frozen.
 const VICTIM: usize = 1;
 const ZOMBIE: usize = 2;
-/// How long everything goes well.
-const QUIET: Duration = Duration::from_secs(2);
 /// How often the server is asked what it has noticed.
 const LOOK: Duration = Duration::from_millis(50);
-/// The demo ends by itself before half a minute is over.
-const LONGEST: Duration = Duration::from_secs(24);
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A worker that fell, and what became of its runs.
@@ -54,6 +52,7 @@ pub struct Story {
     pub events: mpsc::UnboundedReceiver<(usize, WorkerEvent)>,
     pub board: Board,
     pub screen: Screen,
+    pub pace: Pace,
     /// Identifiers of the runs, in the order of submission.
     pub runs: Vec<String>,
     pub falls: Vec<Fall>,
@@ -67,9 +66,13 @@ impl Story {
         if !self.pump(started, registered).await {
             return Err(Exit::failed("the demo's workers did not register in time"));
         }
-        let end = Instant::now() + LONGEST;
+        let end = Instant::now() + self.pace.longest;
         self.submit().await?;
-        self.pump(Instant::now() + QUIET, |_| false).await;
+        self.pump(Instant::now() + self.pace.quiet, |_| false).await;
+        if let Some(look) = self.pace.look {
+            self.open(VICTIM, end).await?;
+            self.pump(Instant::now() + look, |_| false).await;
+        }
         self.fell(VICTIM, Fate::Killed, libc::SIGKILL, end).await?;
         self.fell(ZOMBIE, Fate::Frozen, libc::SIGSTOP, end).await?;
         while !self.is_over() && Instant::now() < end {
@@ -90,25 +93,46 @@ impl Story {
     }
 
     async fn submit(&mut self) -> Result<(), Exit> {
+        let (least, spread) = self.pace.work_ms;
         let run = |number: usize| {
             let name = format!("run-{number:02}");
             // Not all alike, so that the workers do not march in step.
-            let input = DemoInput { name: name.clone(), work_ms: 800 + (number as u64 * 170) % 400 };
+            let input = DemoInput { name: name.clone(), work_ms: least + (number as u64 * 170) % spread };
             let input = to_raw_value(&input).map_err(|error| Exit::failed(error.to_string()))?;
             Ok((name, SubmitRun { input: Some(input), ..SubmitRun::new(QUEUE, RUN_TYPE) }))
         };
         let (names, runs): (Vec<String>, Vec<SubmitRun>) =
-            (1..=RUNS).map(run).collect::<Result<Vec<_>, Exit>>()?.into_iter().unzip();
+            (1..=self.pace.runs).map(run).collect::<Result<Vec<_>, Exit>>()?.into_iter().unzip();
         let submitted = self.client.submit_batch(&SubmitBatch { runs }).await?;
         self.runs = submitted.runs.into_iter().map(|run| run.id).collect();
         self.board.names = self.runs.iter().cloned().zip(names).collect();
-        self.screen.log(format!("{RUNS} runs submitted, {} workers at work", self.workers.len()));
+        self.screen.log(format!("{} runs submitted, {} workers at work", self.pace.runs, self.workers.len()));
         Ok(())
     }
 
-    /// Waits until the worker has just got a run, which it will hold for most of a second, and sends it the signal.
+    /// Opens the page of a run that this worker holds, or says where it is.
+    async fn open(&mut self, worker: usize, end: Instant) -> Result<(), Exit> {
+        if !self.pump(end, |board| !board.rows[worker].held.is_empty()).await {
+            return Err(Exit::failed("a worker of the demo got no runs"));
+        }
+        let row = &self.board.rows[worker];
+        let Some(run) = row.held.keys().next().cloned() else { return Ok(()) };
+        let (name, held) = (row.name, self.board.name(&run).to_owned());
+        let url = open::signed_in(&self.client, &format!("/runs/{run}")).await?;
+        match open::in_browser(&url).await {
+            true => self.screen.log(format!("your browser shows {held}, which {name} holds: watch its lease")),
+            false => {
+                self.screen.log(format!("open this, which signs in once, to see {held} of {name}:\n\n    {url}\n"))
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the worker has just got a run, which it will hold for most of its time, and sends it the signal.
     async fn fell(&mut self, worker: usize, fate: Fate, signal: i32, end: Instant) -> Result<(), Exit> {
-        let before = self.board.rows[worker].held.clone();
+        // Where somebody looks at one, it is that which has to be lost.
+        let is_watched = self.pace.look.is_some() && fate == Fate::Killed;
+        let before = if is_watched { BTreeMap::new() } else { self.board.rows[worker].held.clone() };
         let got_one = move |board: &Board| board.rows[worker].held.keys().any(|run| !before.contains_key(run));
         if !self.pump(end, got_one).await {
             return Err(Exit::failed("a worker of the demo got no runs"));
@@ -186,7 +210,7 @@ impl Story {
     /// Takes in what the workers say until `done` or the deadline; says which it was.
     pub async fn pump(&mut self, deadline: Instant, done: impl Fn(&Board) -> bool) -> bool {
         loop {
-            self.screen.show(&self.board, RUNS);
+            self.screen.show(&self.board, self.pace.runs);
             if done(&self.board) {
                 return true;
             }

@@ -23,7 +23,7 @@ pub fn choose(choice: ColorChoice) {
 }
 
 /// Whether the standard output gets colours.
-pub(super) fn is_wanted() -> bool {
+pub fn is_wanted() -> bool {
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     decide(CHOICE.get().copied().unwrap_or_default(), std::io::stdout().is_terminal(), no_color)
 }

@@ -15,7 +15,7 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-pub use color::{ColorChoice, choose as choose_color};
+pub use color::{ColorChoice, choose as choose_color, is_wanted as color_is_wanted};
 pub use list::{List, Listing};
 pub use look::Look;
 pub use table::{Column, Table};

@@ -190,7 +190,7 @@ fn history(page: &mut Page<'_, '_>, app: &App, events: &[HistoryEvent]) {
     for event in events {
         let tone = match event.event.as_str() {
             "completed" => Tone::Good,
-            "failed" => Tone::Bad,
+            "failed" | "write_refused" => Tone::Bad,
             "lease_ended" => Tone::Warn,
             "claimed" | "started" => Tone::Active,
             _ => Tone::Plain,
@@ -199,10 +199,13 @@ fn history(page: &mut Page<'_, '_>, app: &App, events: &[HistoryEvent]) {
         spans.push(span(format!("{:<12}", event.event.replace('_', " ")), tone));
         if let Some(number) = event.epoch {
             spans.push(lists::epoch(number));
-            if event.event == "claimed" && number > before && before > 0 {
-                spans.push(span(format!(" handed over e{before} → e{number}"), Tone::Warn));
+            if event.event == "claimed" {
+                if number > before && before > 0 {
+                    spans.push(span(format!(" handed over e{before} → e{number}"), Tone::Warn));
+                }
+                // What is refused later still names the lease before.
+                before = number;
             }
-            before = number;
         }
         if let Some(id) = &event.worker_id {
             let name = app.facts.worker(id).map_or_else(|| short_id(id), |worker| worker.name.clone());

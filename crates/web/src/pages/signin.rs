@@ -105,8 +105,9 @@ pub async fn once(State(app): State<App>, Path(link): Path<String>, request: Req
         return hidden(asked(StatusCode::FORBIDDEN, headers, "/", Some(wrong)));
     }
     let before = session::shown(&app, headers, extensions);
+    let next = own_path(Query::parse(request.uri().query().unwrap_or_default()).get("next").unwrap_or("/"));
     hidden(match sessions::sign_in_once(&app, &link, face::address(extensions), before).await {
-        Ok(token) => begin(&app, extensions, headers, &token, "/"),
+        Ok(token) => begin(&app, extensions, headers, &token, &next),
         Err(error) => refused(headers, "/", error, "This link is not good any more. Ask for another one."),
     })
 }
