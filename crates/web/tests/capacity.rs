@@ -20,7 +20,7 @@ async fn pages_without_queues_and_workers_teach_how_to_make_some() {
     let session = site.administrator().await;
     for (path, words) in [("/queues", "There are no queues yet."), ("/workers", "No worker has said hello yet.")] {
         let page = site.get(&session, path).await;
-        page.assert_harmless().assert_has(&[words, "baton worker run"]);
+        page.assert_harmless().assert_has(&[words, " worker run --queue mail"]);
         assert_eq!(page.body.matches("<h1").count(), 1, "{path}");
         assert!(!page.main().contains("style="), "{path}");
     }

@@ -16,8 +16,8 @@ const PAGE_WORKERS: usize = 1_000;
 const WORKERS_MAX: usize = 5_000;
 /// Workers that are gone, and are looked at to find out since when a type has none.
 const GONE_MAX: usize = 200;
-/// Counting stops here: a longer lane is shown as this long.
-const DEPTH_CAP: u64 = 100_000;
+/// Counting stops here: a longer lane is shown as this long, or longer. Pages are looked at again and again.
+pub const COUNTED_MAX: u64 = 1_000;
 
 /// A type of a queue.
 #[derive(Clone, PartialEq, Debug)]
@@ -120,7 +120,7 @@ pub async fn of(
     }
     let alive = alive(app, Some(namespace)).await?;
     let numbers: Vec<LaneId> = lanes.keys().copied().collect();
-    let depths = app.store.lane_depths(&numbers, DEPTH_CAP).await?;
+    let depths = app.store.lane_depths(&numbers, COUNTED_MAX).await?;
     let now = app.store.now().await?;
     let mut found: HashMap<String, Coverage> =
         queues.iter().map(|queue| (queue.clone(), Coverage { types: Vec::new(), workers: alive.of(queue) })).collect();

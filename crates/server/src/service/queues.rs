@@ -21,16 +21,17 @@ pub async fn list(
     namespace: Option<&str>,
     page: Page<QueueId>,
 ) -> Result<(Vec<QueueView>, Option<QueueId>), Error> {
-    let (queues, next, _) = counted(app, caller, namespace, page).await?;
+    let (queues, next, _) = counted(app, caller, namespace, page, DEPTH_CAP).await?;
     Ok((queues, next))
 }
 
-/// As [`list`], and how many there are in all.
+/// As [`list`], and how many there are in all. Counting of runs stops at `cap`.
 pub async fn counted(
     app: &App,
     caller: &Caller,
     namespace: Option<&str>,
     page: Page<QueueId>,
+    cap: u64,
 ) -> Result<(Vec<QueueView>, Option<QueueId>, usize), Error> {
     caller.has(Scope::Read)?;
     if let Some(namespace) = namespace {
@@ -40,21 +41,32 @@ pub async fn counted(
     let total = queues.len();
     let (queues, next) = page_of(queues, page, |queue| queue.id)?;
     let ids: Vec<_> = queues.iter().map(|queue| queue.id).collect();
-    let depths = app.store.depths(&ids, DEPTH_CAP).await?;
+    let depths = app.store.depths(&ids, cap).await?;
     let now = app.store.now().await?;
     Ok((queues.into_iter().zip(depths).map(|(queue, depth)| view(app, queue, depth, now)).collect(), next, total))
 }
 
 /// One queue.
 pub async fn get(app: &App, caller: &Caller, namespace: &str, name: &str) -> Result<QueueView, Error> {
+    get_counted(app, caller, namespace, name, DEPTH_CAP).await
+}
+
+/// One queue. Counting of runs stops at `cap`.
+pub async fn get_counted(
+    app: &App,
+    caller: &Caller,
+    namespace: &str,
+    name: &str,
+    cap: u64,
+) -> Result<QueueView, Error> {
     caller.may(Scope::Read, namespace)?;
     let queues = app.store.queues(Some(namespace)).await?;
     let queue = queues.into_iter().find(|queue| queue.name == name);
-    show(app, queue.ok_or_else(|| Error::NotFound { what: "queue", id: name.into() })?).await
+    show(app, queue.ok_or_else(|| Error::NotFound { what: "queue", id: name.into() })?, cap).await
 }
 
-async fn show(app: &App, queue: Queue) -> Result<QueueView, Error> {
-    let depth = app.store.depths(&[queue.id], DEPTH_CAP).await?.pop().unwrap_or_default();
+async fn show(app: &App, queue: Queue, cap: u64) -> Result<QueueView, Error> {
+    let depth = app.store.depths(&[queue.id], cap).await?.pop().unwrap_or_default();
     let now = app.store.now().await?;
     Ok(view(app, queue, depth, now))
 }
@@ -122,7 +134,7 @@ pub async fn limit_if(
     limits: QueueLimits,
     seen: QueueLimits,
 ) -> Result<QueueView, Error> {
-    let now = get(app, caller, namespace, name).await?;
+    let now = get_counted(app, caller, namespace, name, 1).await?;
     let differs = |is: String, seen: Option<String>| seen.filter(|seen| *seen != is).map(|_| is);
     let shown = |value: Option<String>| value.unwrap_or_else(|| "no limit".into());
     let backlog = differs(now.backlog_max.to_string(), seen.backlog_max.map(|seen| shown(seen.map(|n| n.to_string()))));
@@ -180,7 +192,7 @@ async fn set(
     audit::act(app, caller, action, name, detail, Some(namespace)).await?;
     app.backlogs.forget(queue.id);
     app.dispatcher.wake_queue(queue.id);
-    show(app, queue).await
+    show(app, queue, DEPTH_CAP).await
 }
 
 fn view(app: &App, queue: Queue, depth: Depth, now: Millis) -> QueueView {

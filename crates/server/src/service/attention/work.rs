@@ -20,7 +20,9 @@ const QUEUES_MAX: usize = 1_000;
 /// Schedules and webhooks that are looked at.
 const LISTED_MAX: usize = 200;
 /// Counting stops here.
-const DEPTH_CAP: u64 = 100_000;
+const DEPTH_CAP: u64 = 10_000;
+/// Of queues only that something waits, and since when, is of interest first.
+const QUEUE_CAP: u64 = 1_000;
 /// A worker may be on its way: what has waited for less is not told.
 const UNSERVED_FOR: Millis = 10_000;
 /// A queue whose workers are all busy is told of when its oldest run has waited for so long.
@@ -41,7 +43,7 @@ pub(super) async fn queues(app: &App, namespace: Option<&str>, now: Millis) -> R
     let queues = app.store.queues(namespace).await?;
     let ids: Vec<QueueId> = queues.iter().take(QUEUES_MAX).map(|queue| queue.id).collect();
     let depths: HashMap<QueueId, Depth> =
-        app.store.depths(&ids, DEPTH_CAP).await?.into_iter().map(|depth| (depth.queue, depth)).collect();
+        app.store.depths(&ids, QUEUE_CAP).await?.into_iter().map(|depth| (depth.queue, depth)).collect();
     let mut found = Vec::new();
     for queue in &queues {
         let depth = depths.get(&queue.id).copied().unwrap_or_default();
@@ -80,7 +82,7 @@ struct Seen<'a> {
 /// What is wrong with a queue, if anything is.
 fn judged(seen: &Seen<'_>, is_disabled: bool, now: Millis) -> Option<Finding> {
     let oldest = seen.depth.oldest_ms.unwrap_or(0);
-    let waits = waiting(seen.depth.ready, DEPTH_CAP);
+    let waits = waiting(seen.depth.ready, QUEUE_CAP);
     let of = |severity, code, message: String, lasts: Millis| Finding {
         since: Some(Time(now - lasts)),
         ..finding(severity, code, "", message)
@@ -93,7 +95,7 @@ fn judged(seen: &Seen<'_>, is_disabled: bool, now: Millis) -> Option<Finding> {
     if let Some(until) = seen.queue.paused_until.filter(|until| *until > now) {
         let until = match until {
             Millis::MAX => "until somebody resumes it".to_owned(),
-            until => format!("until {}", Time(until)),
+            until => format!("until {}", minute(until)),
         };
         return has_work.then(|| of(WARN, "queue_paused", format!("{waits}, and it is paused {until}"), oldest));
     }
@@ -118,6 +120,15 @@ fn judged(seen: &Seen<'_>, is_disabled: bool, now: Millis) -> Option<Finding> {
         return Some(of(WARN, "queue_stuck", message, oldest));
     }
     None
+}
+
+/// A moment as people read it, without seconds.
+fn minute(at: Millis) -> String {
+    let text = Time(at).to_string();
+    match (text.get(..10), text.get(11..16)) {
+        (Some(day), Some(time)) => format!("{day} {time} UTC"),
+        _ => text,
+    }
 }
 
 /// A type has been without a worker only since its last one went.
@@ -217,6 +228,12 @@ mod tests {
         assert_eq!(code(&queue(Some(Millis::MAX)), 3, 0, &[], (4, 0)).as_deref(), Some("queue_paused"));
         assert_eq!(code(&queue(Some(Millis::MAX)), 0, 0, &[], (4, 0)), None, "nothing waits for it");
         assert_eq!(code(&queue(Some(NOW - 1)), 3, 0, &[], (4, 0)), None, "the pause is over");
+    }
+
+    #[test]
+    fn moments_are_written_for_people() {
+        assert_eq!(minute(NOW), "2023-11-14 22:13 UTC");
+        assert_eq!(minute(Millis::MAX), "never");
     }
 
     #[test]

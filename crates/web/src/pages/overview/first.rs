@@ -45,7 +45,7 @@ struct Progress {
 /// This page in the place of the overview, while there is nothing to show there.
 pub async fn instead(view: &View) -> Result<Option<Page>, Error> {
     let one = StorePage { after: None, limit: 1 };
-    let (_, _, queues) = service::queues::counted(&view.app, &view.caller, Some(&view.namespace), one).await?;
+    let (_, _, queues) = service::queues::counted(&view.app, &view.caller, Some(&view.namespace), one, 1).await?;
     if queues > QUEUES_MAX {
         return Ok(None);
     }

@@ -6,6 +6,7 @@ mod first;
 mod numbers;
 mod panels;
 
+use baton_server::service::coverage::COUNTED_MAX;
 use baton_server::service::statistics::{self, By, Wanted};
 use baton_server::{Error, Page as StorePage, service};
 use maud::html;
@@ -40,9 +41,10 @@ pub async fn page(view: &View) -> Result<Page, Error> {
     };
     let found = statistics::get(&view.app, &view.caller, wanted).await?;
     let page = StorePage { after: None, limit: QUEUES_READ };
-    let (all, _, total) = service::queues::counted(&view.app, &view.caller, Some(&view.namespace), page).await?;
-    let level = numbers::Level::of(&all, total, &found);
+    let (all, _, total) =
+        service::queues::counted(&view.app, &view.caller, Some(&view.namespace), page, COUNTED_MAX).await?;
     let mut rows = queues::rows(view, all).await?;
+    let level = numbers::Level::of(&rows, total, &found);
     rows.sort_by_key(|row| (!row.is_trouble(), std::cmp::Reverse((row.queue.ready, row.queue.held))));
     rows.truncate(QUEUES_SHOWN);
     let main = html! {

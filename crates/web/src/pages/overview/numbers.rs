@@ -4,7 +4,7 @@ use baton_proto::{QueueView, Statistics};
 use maud::{Markup, html};
 
 use crate::format;
-use crate::pages::queues::since;
+use crate::pages::queues::{Row, since};
 use crate::parts::{self, Bars, Line, Lines, Tone, series, total};
 use crate::view::View;
 
@@ -18,7 +18,8 @@ pub struct Level {
 
 impl Level {
     /// From the queues that were read; where there are more, from the last look at all of them.
-    pub fn of(queues: &[QueueView], total: usize, found: &Statistics) -> Level {
+    pub fn of(rows: &[Row], total: usize, found: &Statistics) -> Level {
+        let queues: Vec<&QueueView> = rows.iter().map(|row| &row.queue).collect();
         let last =
             |name: &str| series(found, name).iter().rev().flatten().next().map_or(0, |value| value.round() as u64);
         let oldest = queues.iter().filter_map(|queue| Some((queue.oldest_ms?, queue.name.clone()))).max();
@@ -41,7 +42,7 @@ pub fn panel(view: &View, found: &Statistics, level: &Level) -> Markup {
     let (done, broken, gone) = (total(completed) as u64, total(failed) as u64, total(lost) as u64);
     let cancelled = total(series(found, "cancelled")) as u64;
     let up = completed.iter().flatten().count().max(1) as f64 * found.step_ms as f64 / 1_000.0;
-    let within = format!("{}s", (found.until.0 - found.from.0) / 1_000);
+    let within = parts::chosen_range(view).short.replace(' ', "");
     let newest = |values: &[Option<f64>]| values.iter().rev().flatten().next().copied();
     let span = |value: Option<f64>| value.map_or_else(|| format::MISSING.to_owned(), |ms| format::duration(ms as i64));
     let workers = newest(series(found, "workers.online")).unwrap_or(0.0).round() as u64;

@@ -64,7 +64,7 @@ pub async fn causes(view: &View, found: &Statistics) -> Result<Markup, Error> {
     let page = StorePage { after: None, limit: FAILURES_MAX };
     let (runs, _) = service::read::list(&view.app, &view.caller, query, page, false).await?;
     let causes = causes::causes(&runs, found.from.0, found.until.0);
-    let since = format!("{}s", (found.until.0 - found.from.0) / 1_000);
+    let since = parts::chosen_range(view).short.replace(' ', "");
     let failed = total(series(found, "failed")) as u64;
     Ok(html! {
         section.panel id="causes" {
@@ -95,7 +95,7 @@ fn cause_line(view: &View, cause: &Cause, since: &str) -> Markup {
     let when: Vec<Option<f64>> = cause.when.iter().map(|count| Some(*count as f64)).collect();
     html! {
         tr data-row {
-            td {
+            td.fill {
                 a.b href=(parts::runs(view, &tokens)) { (reason) } " " span.dim dir="auto" { (format::visible(&cause.kind)) }
                 @if !cause.line.is_empty() { div.soft.sm.cut.line dir="auto" title=(format::visible(&cause.line)) { (format::visible(&cause.line)) } }
             }
@@ -142,7 +142,7 @@ pub async fn pools(view: &View) -> Result<Markup, Error> {
             @if pools.is_empty() {
                 (parts::empty("pool", "There are no pools of warm machines.", html! {
                     p.soft { "A pool keeps machines ready for CI:" }
-                    (parts::command("baton pool create linux --min-idle 1 --max-size 4"))
+                    (parts::command(&view.command("pool create linux --min-idle 1 --max-size 4", true)))
                 }))
             } @else {
                 div.scroll-x { table {

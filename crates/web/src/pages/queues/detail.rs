@@ -2,7 +2,7 @@
 
 use baton_core::Millis;
 use baton_proto::Statistics;
-use baton_server::service::coverage::{Coverage, Flow};
+use baton_server::service::coverage::{COUNTED_MAX, Coverage, Flow};
 use baton_server::service::statistics::{self, Wanted};
 use baton_server::{Error, Scope, service};
 use maud::{Markup, html};
@@ -20,7 +20,7 @@ const TYPES_SHOWN: usize = 60;
 
 /// The page.
 pub async fn page(view: &View, name: &str) -> Result<Page, Error> {
-    let queue = service::queues::get(&view.app, &view.caller, &view.namespace, name).await?;
+    let queue = service::queues::get_counted(&view.app, &view.caller, &view.namespace, name, COUNTED_MAX).await?;
     let rows = rows(view, vec![queue]).await?;
     let Some(row) = rows.first() else { return Err(Error::Internal) };
     let main = html! {
@@ -175,7 +175,7 @@ pub fn explained(view: &View, row: &Row) -> Markup {
                 @if let Some(at) = one.unserved_since {
                     " since " b.b { (parts::clock(view, at - at.rem_euclid(1_000), Precision::Minutes)) }
                 }
-                ": " (format::counted(one.ready, "run of it waits", "runs of it wait")) ". "
+                ": " (at_least(one.ready)) (if one.ready == 1 { " run of it waits. " } else { " runs of it wait. " })
             }
             @if coverage.unserved().count() > 3 { "The table has the other types. " }
             @if coverage.types.iter().any(|one| one.unserved_since.is_none()) { "The other types flow." }
@@ -232,7 +232,7 @@ fn matrix(view: &View, queue: &str, coverage: &Coverage) -> Markup {
                                         span.cut.name dir="auto" { (format::visible(&one.kind)) }
                                     }
                                     td.num { a href=(parts::runs(view, &[("state", "waiting"), ("queue", queue), ("type", &one.kind)])) {
-                                        (format::number(one.ready))
+                                        (at_least(one.ready))
                                     } }
                                     @for worker in workers {
                                         td {
@@ -256,5 +256,13 @@ fn matrix(view: &View, queue: &str, coverage: &Coverage) -> Markup {
                 }
             }
         }
+    }
+}
+
+/// A number that was counted up to a limit.
+fn at_least(count: u64) -> String {
+    match count {
+        COUNTED_MAX.. => format!("{}+", format::number(count)),
+        count => format::number(count),
     }
 }

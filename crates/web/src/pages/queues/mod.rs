@@ -5,7 +5,7 @@ mod forms;
 mod row;
 
 use baton_proto::QueueView;
-use baton_server::service::coverage::{self, Coverage, Flow};
+use baton_server::service::coverage::{self, COUNTED_MAX, Coverage, Flow};
 use baton_server::service::statistics::{self, By, Wanted};
 use baton_server::{Error, Page as StorePage, service};
 use maud::{Markup, html};
@@ -26,9 +26,10 @@ const PAGE_QUEUES: usize = 100;
 pub async fn page(view: &View) -> Result<Page, Error> {
     let after = view.query.get("after").and_then(|after| after.parse().ok());
     let page = StorePage { after, limit: PAGE_QUEUES };
-    let (queues, next, total) = service::queues::counted(&view.app, &view.caller, Some(&view.namespace), page).await?;
+    let (queues, next, total) =
+        service::queues::counted(&view.app, &view.caller, Some(&view.namespace), page, COUNTED_MAX).await?;
     if queues.is_empty() {
-        return Ok(Page::new(Entry::Queues, "Queues", part("queues", &nothing())));
+        return Ok(Page::new(Entry::Queues, "Queues", part("queues", &nothing(view))));
     }
     let rows = rows(view, queues).await?;
     let next = next.map(|id| id.to_string());
@@ -73,22 +74,28 @@ pub async fn rows(view: &View, queues: Vec<QueueView>) -> Result<Vec<Row>, Error
         ..Wanted::default()
     };
     let mut depths = statistics::get(&view.app, &view.caller, wanted).await?.series;
-    let rows = queues.into_iter().map(|queue| {
+    let rows = queues.into_iter().map(|mut queue| {
         let coverage = coverage.remove(&queue.name).unwrap_or_else(Coverage::default);
         let flow = Flow::in_namespace(&view.app, &queue, &coverage);
         let is_it = |series: &&mut baton_proto::Series| series.queue.as_deref() == Some(queue.name.as_str());
         let depth = depths.iter_mut().find(is_it).map(|series| std::mem::take(&mut series.values));
-        Row { queue, coverage, flow, depth: depth.unwrap_or_default() }
+        let depth: Vec<Option<f64>> = depth.unwrap_or_default();
+        if queue.ready >= COUNTED_MAX {
+            // Nobody counts on for a page: the last look at all queues has.
+            let last = depth.iter().rev().flatten().next().copied().unwrap_or_default();
+            queue.ready = queue.ready.max(last as u64);
+        }
+        Row { queue, coverage, flow, depth }
     });
     Ok(rows.collect())
 }
 
-fn nothing() -> Markup {
+fn nothing(view: &View) -> Markup {
     let more = html! {
         p.soft { "A queue is made by its first run. Give one something to do:" }
-        (parts::command("baton run submit greet --queue mail --input '\"hello\"'"))
+        (parts::command(&view.command("run submit greet --queue mail --input '\"hello\"'", true)))
         p.soft { "and start somebody who does it, in another terminal:" }
-        (parts::command("baton worker run --queue mail --type greet --exec 'cat'"))
+        (parts::command(&view.command("worker run --queue mail --type greet --exec 'cat'", true)))
     };
     html! { section.panel id="queues" { (parts::empty("queue", "There are no queues yet.", more)) } }
 }

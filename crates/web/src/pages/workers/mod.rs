@@ -52,7 +52,7 @@ pub async fn page(view: &View) -> Result<Page, Error> {
         }))
         (part("workers", &html! {
             section.panel id="workers" aria-label="Workers" {
-                @if is_empty { (nothing()) }
+                @if is_empty { (nothing(view)) }
                 @else if rows.is_empty() {
                     (parts::empty("find", "No worker is like that.", html! { a.btn href=(view.href("/workers")) { "Show all" } }))
                 } @else { (table(view, &rows)) }
@@ -152,14 +152,14 @@ fn table(view: &View, rows: &[(Standing, WorkerView)]) -> Markup {
     }
 }
 
-fn nothing() -> Markup {
+fn nothing(view: &View) -> Markup {
     parts::empty(
         "worker",
         "No worker has said hello yet.",
         html! {
             p.soft { "A worker asks for work of the queues and types that it serves. One that runs a command for each run:" }
-            (parts::command("baton worker run --queue mail --type greet --exec 'cat'"))
-            p.soft { "Workflows are run by programs that use the SDK; builds by " code { "baton agent" } "." }
+            (parts::command(&view.command("worker run --queue mail --type greet --exec 'cat'", true)))
+            p.soft { "Workflows are run by programs that use the SDK; builds by " code { "baton worker build" } "." }
         },
     )
 }

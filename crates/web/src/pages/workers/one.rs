@@ -6,7 +6,7 @@ use baton_server::service::{self, read::RunQuery, worker_id};
 use baton_server::{Error, Health, Heard, Page as StorePage, Scope};
 use maud::{Markup, html};
 
-use super::row::{Standing, beats, drain, health, lease, path, standing, state};
+use super::row::{Standing, beats, drain, health, is_lost, lease, path, standing, state};
 use crate::format::{self, MISSING, Precision};
 use crate::page::{Entry, Page, part};
 use crate::parts::{self, Tone, hidden_csrf};
@@ -93,10 +93,8 @@ fn told(view: &View, standing: Standing, worker: &WorkerView) -> Markup {
         },
         Standing::Offline => html! {
             "Offline; last heard of " (parts::clock(view, worker.seen_at.0, Precision::Seconds)) "."
-            @match &worker.status_reason {
-                Some(why) => { " Why: " span dir="auto" { (format::visible(why)) } "." }
-                None => " Its lease ended without a word from it; what it held was handed over."
-            }
+            @if is_lost(worker) { " Its lease ended without a word from it; what it held was handed over." }
+            @else if let Some(why) = &worker.status_reason { " Why: " span dir="auto" { (format::visible(why)) } "." }
         },
     }
 }
@@ -178,8 +176,8 @@ fn measured(heard: &Heard) -> Markup {
         |share: fn(&Health) -> Option<f64>| heard.measured.iter().map(|(_, health)| share(health)).collect::<Vec<_>>();
     let (cpu, memory) = (of(|health| health.cpu), of(|health| health.memory));
     html! {
-        @if cpu.iter().any(Option::is_some) { span.row.sm { "CPU " (parts::spark(&cpu, Tone::Run, 96, 20)) } }
-        @if memory.iter().any(Option::is_some) { span.row.sm { "memory " (parts::spark(&memory, Tone::Plain, 96, 20)) } }
+        @if cpu.iter().any(Option::is_some) { span.row.sm { span.nowrap { "CPU" } (parts::spark(&cpu, Tone::Run, 96, 20)) } }
+        @if memory.iter().any(Option::is_some) { span.row.sm { span.nowrap { "memory" } (parts::spark(&memory, Tone::Plain, 96, 20)) } }
     }
 }
 

@@ -78,6 +78,11 @@ fn is_silent(now: Millis, worker: &WorkerView) -> bool {
     (now - worker.seen_at.0) * 3 > ttl(worker) * 2
 }
 
+/// True when it went without a word.
+pub fn is_lost(worker: &WorkerView) -> bool {
+    worker.status_reason.as_deref().is_none_or(|why| why == "no sign of life")
+}
+
 /// How long its leases live after each sign of life.
 pub fn ttl(worker: &WorkerView) -> Millis {
     (worker.lease_until.0 - worker.seen_at.0).max(1)
@@ -103,7 +108,7 @@ pub fn line(view: &View, standing: Standing, worker: &WorkerView) -> Markup {
             td { (beats(view.now, &heard)) }
             td.nowrap { (lease(view, standing, worker)) }
             td.soft { span.cut.name dir="auto" title=(serves_all(worker)) { (serves(worker)) } }
-            td { (health(worker)) }
+            td.nowrap { (health(worker)) }
             td.num.soft.nowrap {
                 @if standing == Standing::Offline { (parts::ago(view, worker.seen_at.0)) } @else { (parts::ago(view, worker.registered_at.0)) }
             }
@@ -147,7 +152,7 @@ pub fn state(view: &View, standing: Standing, worker: &WorkerView) -> Markup {
         Standing::Unfit => html! { span.st.held { (icon("held")) "unfit" } },
         Standing::Draining => html! { span.st.run { (icon("stop")) "draining" } },
         Standing::Online => html! { span.st.ok { (icon("ok")) "online" } },
-        Standing::Offline if worker.status_reason.is_none() => html! { span.st.bad { (icon("bad")) "lost" } },
+        Standing::Offline if is_lost(worker) => html! { span.st.bad { (icon("bad")) "lost" } },
         Standing::Offline => html! { span.st.off { (icon("off")) "offline" } },
     }
 }
@@ -202,7 +207,7 @@ pub fn health(worker: &WorkerView) -> Markup {
         } @else if let (Some(reason), "OFFLINE" | "DRAINING") = (&worker.status_reason, worker.status.as_str()) {
             span.soft.cut.name dir="auto" title=(format::visible(reason)) { (format::first_line(reason, 80)) }
         } @else if let Some(text) = worker.health.as_ref().map(measured).filter(|text| !text.is_empty()) {
-            span.soft.nowrap { (text) }
+            span.soft { (text) }
         } @else { span.dim { (MISSING) } }
     }
 }
