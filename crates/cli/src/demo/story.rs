@@ -87,7 +87,9 @@ impl Story {
     fn is_over(&self) -> bool {
         let recovered = self.falls.iter().all(|fall| fall.recovered.is_some());
         let refused = self.board.refusals.iter().filter(|refusal| refusal.worker == ZOMBIE).count();
-        let zombie_spoke = self.falls.iter().any(|fall| fall.worker == ZOMBIE && refused >= fall.lost);
+        // Long work is given up when the zombie hears that its lease is over: then it may report what was done by then, and no more.
+        let expected = |fall: &Fall| if self.pace.look.is_some() { fall.lost.min(1) } else { fall.lost };
+        let zombie_spoke = self.falls.iter().any(|fall| fall.worker == ZOMBIE && refused >= expected(fall));
         // A worker that was killed may have taken the news of its last completion with it, so that one is not counted.
         recovered && zombie_spoke && self.board.rows.iter().all(|row| row.fate == Fate::Killed || row.held.is_empty())
     }
