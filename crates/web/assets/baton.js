@@ -44,7 +44,7 @@
   };
   setInterval(tick, 500);
 
-  // ---- morph: makes one element like another, and leaves alone what the reader does with it
+  // ---- morph: one element becomes like another, but for what the reader does with it
 
   const keyOf = (node) => node.nodeType === 1 ? node.id || node.dataset.key || "" : "";
   const isBusy = (node) => node === document.activeElement && node.matches("input, textarea, select, [contenteditable]");
@@ -194,7 +194,7 @@
     } catch { toast("Not sent: the server cannot be reached. Nothing was changed.", "bad"); }
     finally { if (button) button.disabled = false; }
   });
-  // A dialog that the server has made for an answer: a new key, a count before something that cannot be undone.
+  // A dialog that the server has made: a new key, a count before something is done.
   const show = (html) => {
     const dialog = parsed(html);
     if (!dialog) return;
@@ -204,7 +204,7 @@
     dialog.addEventListener("cancel", (event) => { if (dialog.dataset.stays) event.preventDefault(); });
   };
 
-  // An operation that goes on: how far it has come, until it is over.
+  // An operation that goes on.
   const watch = async (html, address) => {
     const box = parsed(html);
     $("#toasts")?.append(box);
@@ -254,7 +254,7 @@
     if (box) $("button:not([type=button])", box.form).disabled = box.value.replace(/\D/g, "") !== box.dataset.typeThis;
   });
 
-  // What a field means, while somebody types: `data-preview` says who knows.
+  // What a field means, while somebody types.
   let previewing = 0;
   document.addEventListener("input", (event) => {
     const box = event.target.closest("[data-preview]"), form = box?.form, shown = form && $(".preview", form);
@@ -323,7 +323,7 @@
     event.preventDefault();
   });
 
-  // A number that was typed and not saved is left as it was.
+  // A number that was not saved.
   document.addEventListener("focusout", (event) => { if (event.target.matches("input.edit")) event.target.value = event.target.defaultValue; });
 
   // ---- keys
@@ -356,7 +356,7 @@
     else document.dispatchEvent(new CustomEvent("baton:key", { detail: event.key }));
   });
 
-  // ---- the log of a build: lines are appended as they come, and the page holds so many
+  // ---- the log of a run
 
   const LINES_MAX = 5000;
   let log = null, fetching = false, follows = false, anchor = 0;
@@ -426,7 +426,7 @@
     else if (["n", "N", "e"].includes(detail)) $(`#log a[data-key="${detail}"]`)?.click();
   });
 
-  // ---- the waterfall: a part of the time is dragged out of the small picture; rows are loaded as they come into view
+  // ---- the waterfall: a drag chooses a time, rows are loaded as they come into view
 
   const ROWS_MAX = 1200;
   let drag = null;
@@ -472,7 +472,7 @@
   const awaited = () => { if ($$("a.wf-row").length < ROWS_MAX) for (const place of $$("a[data-load]")) coming.observe(place); };
   document.addEventListener("baton:patched", awaited);
 
-  // ---- from run to run, in the order of the list that one came from
+  // ---- from run to run
 
   const RUN = "a[href*='/runs/']";
   document.addEventListener("click", (event) => {

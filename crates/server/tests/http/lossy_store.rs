@@ -472,7 +472,7 @@ passing_on! {
     fn workers(filter: &WorkerFilter, page: Page<WorkerId>) -> Vec<Worker>;
     fn count_workers(filter: &WorkerFilter) -> u64;
     fn run(run: RunId) -> Option<RunRecord>;
-    fn runs(filter: &RunFilter, RunSearch, SearchFound, SearchFrom, PhaseCounts, ListedRun, Phase, page: Page<RunId>) -> Vec<RunRecord>;
+    fn runs(filter: &RunFilter, page: Page<RunId>) -> Vec<RunRecord>;
     fn find_runs(filter: &RunFilter, page: Page<RunId>) -> Vec<RunId>;
     fn count_runs(filter: &RunFilter) -> u64;
     fn search_runs(search: &RunSearch, from: SearchFrom, limit: usize) -> SearchFound;

@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(found[0].words, "no answer in");
         assert_eq!((found[0].when[2], found[0].when[18]), (1, 1));
         assert_eq!(alike("order 0199a3c4-7d21 is gone"), "order #-# is gone");
-        assert_eq!(alike("sha256 of v2 differs"), "sha256 of # differs");
+        assert_eq!(alike("line 7 of v2 differs"), "line # of # differs");
     }
 
     proptest! {
