@@ -23,6 +23,9 @@ pub enum Command {
     Act(Action),
 }
 
+/// An action and the question before it, or why there is none.
+type Asked = Result<(Action, String), String>;
+
 /// Longest filter that can be typed.
 const FILTER_CHARS_MAX: usize = 200;
 /// Columns of a name in a question.
@@ -225,7 +228,7 @@ impl App {
     }
 
     /// Opens the question of an action, or says why there is none.
-    fn ask(&mut self, action: fn(&App, &Subject) -> Result<(Action, String), String>, now: Millis) {
+    fn ask(&mut self, action: fn(&App, &Subject) -> Asked, now: Millis) {
         let Some(subject) = self.subject() else { return };
         match action(self, &subject) {
             Ok((action, question)) => match self.refusal(&action) {
@@ -248,7 +251,7 @@ impl App {
         Some(format!("This key may not {verb}: that needs the scope {scope}, and it has {has}."))
     }
 
-    fn cancel(&self, subject: &Subject) -> Result<(Action, String), String> {
+    fn cancel(&self, subject: &Subject) -> Asked {
         let Subject::Run(id) = subject else { return Err("Only runs can be cancelled.".into()) };
         match self.run(id) {
             Some(run) if run.state.is_ended() => {
@@ -262,7 +265,7 @@ impl App {
         }
     }
 
-    fn retry(&self, subject: &Subject) -> Result<(Action, String), String> {
+    fn retry(&self, subject: &Subject) -> Asked {
         let Subject::Run(id) = subject else { return Err("Only runs can be retried.".into()) };
         match self.run(id) {
             Some(run) if !run.state.is_ended() => {
@@ -272,7 +275,7 @@ impl App {
         }
     }
 
-    fn drain(&self, subject: &Subject) -> Result<(Action, String), String> {
+    fn drain(&self, subject: &Subject) -> Asked {
         let Subject::Worker(id) = subject else { return Err("Only workers can be drained: press 3 for them.".into()) };
         let worker = self.facts.worker(id).or(self.facts.about.worker.as_ref());
         let name = worker.map_or_else(|| short_id(id), |worker| named(&worker.name));
@@ -289,7 +292,7 @@ impl App {
         }
     }
 
-    fn pause(&self, subject: &Subject) -> Result<(Action, String), String> {
+    fn pause(&self, subject: &Subject) -> Asked {
         let Subject::Queue(queue) = subject else { return Err("Only queues can be paused: press 1 for them.".into()) };
         let is_paused = self
             .facts

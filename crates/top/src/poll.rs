@@ -21,6 +21,7 @@ const ASKED_MAX: usize = 64;
 
 /// What comes back.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "nearly all of it is answers")]
 pub enum News {
     Answer(Ask, Result<Answer, ClientError>),
     /// Nobody answers; the next try comes after the pause.

@@ -9,8 +9,8 @@ use tokio_postgres::NoTls;
 use super::params::params;
 use super::{PostgresOptions, PostgresStore, sql};
 use crate::{
-    Beat, ClaimRequest, ClaimSlot, Claimed, Clock, Completion, Due, Hints, Lane, LaneId, LaneName, LeaseRef, NewRun,
-    NewWorker, Store, StoreError, Submission, WorkerInfo,
+    Beat, ClaimRequest, ClaimSlot, Claimed, Clock, Completion, Due, Events, Hints, Lane, LaneId, LaneName, LeaseRef,
+    NewRun, NewWorker, Store, StoreError, Submission, Traces, WorkerInfo,
 };
 
 const START: i64 = 1_700_000_000_000;

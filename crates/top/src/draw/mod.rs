@@ -130,7 +130,7 @@ fn draw_list(canvas: &mut Canvas<'_>, app: &mut App, area: Rect) {
     let room = app.rows_shown;
     let place = app.place_mut();
     let most = count.saturating_sub(room);
-    place.offset = place.offset.min(most).clamp((place.row + 1).saturating_sub(room), place.row.max(0));
+    place.offset = place.offset.min(most).clamp((place.row + 1).saturating_sub(room), place.row);
     let (offset, row) = (place.offset, place.row);
     let (columns, rows) = lists::rows(canvas, app, offset, room);
     if count == 0 {
