@@ -123,7 +123,7 @@
     stream.addEventListener("error", () => {
       close();
       connected(false);
-      // Not all at once when the server comes back.
+      // Not all at once.
       const pause = [1000, 2000, 5000, 15000][Math.min(tries++, 3)] * (0.7 + Math.random() * 0.6);
       wait = setTimeout(again, pause);
     });

@@ -37,7 +37,7 @@ async fn the_first_start_goes_from_step_to_step() {
     site.get(&session, "/").await.assert_has(&["completed", "See this run", "Work is going through."]);
     site.clock.advance(6 * 60_000);
     site.get(&session, "/").await.assert_has(&["Needs attention", "Nothing needs attention"]);
-    site.get(&session, "/start").await.assert_has(&["Nothing has run here yet."]);
+    site.get(&session, "/start").await.assert_has(&["Work is going through."]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -62,7 +62,7 @@ async fn what_is_wrong_stands_first_in_words_with_a_link() {
         "Queue mail:",
         "3 runs wait, and no worker serves the type digest",
         "href=\"/queues/mail\"",
-        "no answer in 30 s from 10.0.0.0",
+        "no answer in 32 s from 10.0.0.2",
         "error%3A%22no%20answer%20in%22",
         "Waiting, by queue",
         "Ended, a minute",

@@ -24,10 +24,11 @@ pub fn hidden_csrf() -> Markup {
 
 /// A command to copy.
 pub fn command(text: &str) -> Markup {
+    let shown = format::visible(text);
     html! {
         div.cmd {
-            code.code { (text) }
-            button.btn.small.icon.ghost type="button" data-do="copy" aria-label="Copy" { (icon("copy")) }
+            code.code { (shown) }
+            button.btn.small.icon.ghost type="button" data-do="copy" data-text=[(shown != text).then_some(text)] aria-label="Copy" { (icon("copy")) }
         }
     }
 }
