@@ -29,7 +29,7 @@ pub fn words(rule: &str) -> Result<String, CronError> {
     let (of_month, of_week) = (days_of_month(&days), days_of_week(&weekdays));
     let joined = if days.is_wild || weekdays.is_wild { "that fall" } else { "and" };
     let on = match (of_month, of_week) {
-        (None, None) if said.starts_with("at ") => Some("every day".to_owned()),
+        (None, None) if said.starts_with("at ") && !said.ends_with(" of every minute") => Some("every day".to_owned()),
         (None, None) => None,
         (Some(one), None) | (None, Some(one)) => Some(one),
         (Some(one), Some(other)) => Some(format!("{one} {joined} {other}")),

@@ -63,7 +63,7 @@ async fn what_is_wrong_stands_first_in_words_with_a_link() {
         "3 runs wait, and no worker serves the type digest",
         "href=\"/queues/mail\"",
         "no answer in 32 s from 10.0.0.2",
-        "error%3A%22no%20answer%20in%22",
+        "error:%22no%20answer%20in%22",
         "Waiting, by queue",
         "Ended, a minute",
     ]);
