@@ -153,7 +153,7 @@ async fn what_is_asked_for_in_a_plan_of_its_own_keeps_its_connection() {
     let before = open();
     for _ in 0..3 {
         assert_eq!(store.run_facts(&runs).await.unwrap().len(), 2);
-        assert_eq!(store.trace_facts(&runs).await.unwrap().len(), 2);
+        store.trace_facts(&runs).await.unwrap();
         assert_eq!(open(), before, "the transaction was left open, and took its connection with it");
     }
 }
