@@ -115,7 +115,10 @@ async fn lists_of_a_foreign_namespace_are_refused(on: On) {
         assert_eq!(of(TEAM, Role::Foreign).await.status, 200, "{path}");
         assert_eq!(of("default", Role::Read).await.status, 200, "{path}");
     }
-    assert_eq!(asked, 9, "runs, workers, queues, schedules, pools, bulk operations, events, statistics and webhooks");
+    assert_eq!(
+        asked, 10,
+        "runs, workers, queues, schedules, pools, bulk operations, events, statistics, webhooks and attention"
+    );
 }
 
 fn pairs() -> impl Iterator<Item = (&'static Row, Role)> {
