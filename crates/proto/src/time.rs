@@ -1,5 +1,6 @@
 //! Moments on the wire.
 
+use std::cell::RefCell;
 use std::fmt;
 
 use baton_core::Millis;
@@ -9,12 +10,22 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub Millis);
 
+thread_local! {
+    /// The last second that was written, and how. Most moments of an answer lie in the same one.
+    static SECOND: RefCell<Option<(i64, String)>> = const { RefCell::new(None) };
+}
+
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match jiff::Timestamp::from_millisecond(self.0) {
-            Ok(at) => write!(f, "{at:.3}"),
-            Err(_) => f.write_str("never"),
-        }
+        let (second, millis) = (self.0.div_euclid(1_000), self.0.rem_euclid(1_000));
+        SECOND.with_borrow_mut(|last| {
+            if last.as_ref().is_none_or(|(known, _)| *known != second) {
+                let Ok(at) = jiff::Timestamp::from_second(second) else { return f.write_str("never") };
+                *last = Some((second, at.to_string()));
+            }
+            let text = last.as_ref().map_or("", |(_, text)| text.trim_end_matches('Z'));
+            write!(f, "{text}.{millis:03}Z")
+        })
     }
 }
 
@@ -81,5 +92,15 @@ mod tests {
         assert_eq!(Time(1_767_225_600_000).to_string(), "2026-01-01T00:00:00.000Z");
         assert_eq!("2026-01-01T01:00:00.250+01:00".parse(), Ok(Time(1_767_225_600_250)));
         assert!("yesterday".parse::<Time>().unwrap_err().contains("RFC 3339"));
+    }
+
+    #[test]
+    fn what_was_written_before_changes_nothing() {
+        let moments =
+            [0, 1, -1, 999, 1_000, 999, 1_767_225_600_250, i64::MAX, 1_767_225_600_251, i64::MIN, -62_167_219_200_001];
+        for at in moments {
+            let expected = jiff::Timestamp::from_millisecond(at).map(|at| format!("{at:.3}"));
+            assert_eq!(Time(at).to_string(), expected.unwrap_or_else(|_| "never".into()), "{at}");
+        }
     }
 }

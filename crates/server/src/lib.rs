@@ -55,6 +55,7 @@ mod statistics;
 mod storage_owner;
 mod store_time;
 pub mod tls;
+mod to_its_end;
 mod traces;
 mod verb_metrics;
 mod watch;

@@ -20,6 +20,7 @@ use crate::answers::{Answer, Route};
 use crate::auth::Caller;
 use crate::bodies::Share;
 use crate::http::Peer;
+use crate::to_its_end::to_its_end;
 use crate::{App, Error};
 
 /// The call whose messages flow in both directions.
@@ -126,8 +127,8 @@ async fn admitted(app: &App, path: &str, request: Request, next: Next, answer: &
         // A change is carried to its end even when its caller hangs up or waits no longer: what was committed must still wake those
         // who wait for it.
         false => {
-            let done = within(deadline, tokio::spawn(call)).await;
-            done.map(|done| done.unwrap_or_else(|_| (answer.named(|| failed(&Error::Internal)), 0)))
+            let done = within(deadline, to_its_end(call)).await;
+            done.map(|done| done.unwrap_or_else(|| (answer.named(|| failed(&Error::Internal)), 0)))
         }
     };
     drop(share);

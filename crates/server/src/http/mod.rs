@@ -47,6 +47,7 @@ use serde::Serialize;
 
 use crate::answers::{self, Answer, Route, SharedByAll};
 use crate::bodies::Share;
+use crate::to_its_end::to_its_end;
 use crate::{App, Error, grpc};
 
 /// Heartbeats of the native API gather, and may wait for news.
@@ -147,7 +148,7 @@ async fn count(State(app): State<App>, matched: Option<MatchedPath>, mut request
         (false, changes) => {
             let making = answer.made_by(next.run(request));
             let response = match changes {
-                true => tokio::spawn(making).await.unwrap_or_else(|_| answer.named(|| Error::Internal.into_response())),
+                true => to_its_end(making).await.unwrap_or_else(|| answer.named(|| Error::Internal.into_response())),
                 false => making.await,
             };
             app.answers.fit_or_wait(&answer, answers::size(&response)).await;

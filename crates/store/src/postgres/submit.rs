@@ -276,7 +276,11 @@ pub(super) async fn insert(
     let options: Vec<Option<String>> =
         each().map(|run| run.options.as_ref().map(to_json).transpose()).collect::<Outcome<_>>()?;
     let retry_of: Vec<Option<Uuid>> = each().map(|run| run.retry_of.map(|run| run.0)).collect();
-    let traces: Vec<Option<String>> = each().map(|run| run.trace.as_ref().map(RunTrace::to_text)).collect();
+    // Where no run is part of a trace there is nothing to say.
+    let traces: Vec<Option<String>> = match each().any(|run| run.trace.is_some()) {
+        true => each().map(|run| run.trace.as_ref().map(RunTrace::to_text)).collect(),
+        false => vec![],
+    };
     let inputs: Vec<&[u8]> = each().map(|run| run.input.as_ref()).collect();
     let size = |run: &NewRun| i32::try_from(payload::size(&run.input)).unwrap_or(i32::MAX);
     let sizes: Vec<i32> = each().map(size).collect();
