@@ -1,11 +1,13 @@
 //! Records a program on a terminal as a picture that moves: `record OUT.svg COLUMNSxLINES PROGRAM [ARGUMENT]...`
 //!
-//! The picture is a film: one frame below the other, moved behind a window of one frame's height. It has no script, asks nothing
-//! of anybody, and shows its end where nothing may move.
+//! The picture is a film: one frame below the other, moved behind a window of one frame's height. It has no script,
+//! asks nothing of anybody, and shows its end where nothing may move. It begins with its end, too: many see only the
+//! first moment.
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt::Write;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use terminal::Terminal;
@@ -21,6 +23,8 @@ const APART: Duration = Duration::from_millis(160);
 const FRAMES_MAX: usize = 90;
 /// How long the end stays before it begins again.
 const END: Duration = Duration::from_secs(8);
+/// How long the end is seen before it begins for the first time.
+const POSTER: Duration = Duration::from_secs(3);
 /// A README that is read on a train has to load it.
 const BYTES_MAX: usize = 100_000;
 
@@ -28,6 +32,8 @@ const BYTES_MAX: usize = 100_000;
 const LETTER: u32 = 8;
 const LINE: u32 = 17;
 const EDGE: u32 = 14;
+/// The command stands above what it prints.
+const HEAD: u32 = 2 * LINE;
 
 /// Letters that look alike.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,7 +56,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let size = (columns.parse()?, lines.parse()?);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let frames = thinned(record(program, &arguments, size)?);
-    let svg = draw(&frames, size);
+    let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
+    let command = std::iter::once(&*name).chain(arguments).collect::<Vec<_>>().join(" ");
+    let svg = draw(&command, &frames, size);
     if svg.len() > BYTES_MAX {
         return Err(format!("{} frames take {} bytes, more than {BYTES_MAX}", frames.len(), svg.len()).into());
     }
@@ -67,7 +75,10 @@ fn record(program: &str, arguments: &[&str], size: (u16, u16)) -> Result<Vec<Fra
     loop {
         let code = terminal.exit_code();
         let rows = rows(&terminal.screen(), size);
-        if frames.last().is_none_or(|(_, last)| *last != rows) {
+        let is_first = frames.is_empty();
+        if is_first && code.is_none() && rows.iter().all(Vec::is_empty) {
+            // Nothing is there yet.
+        } else if is_first || frames.last().is_some_and(|(_, last)| *last != rows) {
             frames.push((begun.elapsed(), rows));
         } else if let Some(code) = code {
             return if code == 0 {
@@ -140,18 +151,20 @@ fn thinned(frames: Vec<Frame>) -> Vec<Frame> {
     }
 }
 
-fn draw(frames: &[Frame], (columns, lines): (u16, u16)) -> String {
+fn draw(command: &str, frames: &[Frame], (columns, lines): (u16, u16)) -> String {
     let (wide, high) = (u32::from(columns) * LETTER, u32::from(lines) * LINE);
-    let (width, height) = (wide + 2 * EDGE, high + 2 * EDGE);
+    let (width, height) = (wide + 2 * EDGE, high + 2 * EDGE + HEAD);
     let all = frames.last().map_or(END, |(at, _)| *at + END).as_secs_f64();
     let end = (frames.len().max(1) as u32 - 1) * high;
+    let ahead = all - POSTER.as_secs_f64();
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
-         role=\"img\"><title>baton demo in a terminal</title><style>\
+         role=\"img\"><title>{} in a terminal</title><style>\
          text{{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:#d5d9e0;white-space:pre}}\
          .b{{font-weight:700}}.d{{fill:#8a93a3}}.c1{{fill:#ff7b72}}.c2{{fill:#56d364}}.c3{{fill:#e3b341}}.c4{{fill:#79b8ff}}\
          .c5{{fill:#d2a8ff}}.c6{{fill:#56d4dd}}.c7{{fill:#d5d9e0}}.c8{{fill:#8a93a3}}rect.i{{fill:#d5d9e0}}text.i{{fill:#14171c}}\
-         .film{{transform:translateY(-{end}px);animation:film {all:.2}s step-end infinite}}@keyframes film{{"
+         .film{{transform:translateY(-{end}px);animation:film {all:.2}s step-end -{ahead:.2}s infinite}}@keyframes film{{",
+        escaped(command)
     );
     for (at, (moment, _)) in frames.iter().enumerate() {
         // The first frame is there from the beginning, whenever it came.
@@ -172,7 +185,11 @@ fn draw(frames: &[Frame], (columns, lines): (u16, u16)) -> String {
     let _ = write!(
         svg,
         "</defs><rect width=\"{width}\" height=\"{height}\" rx=\"8\" fill=\"#14171c\" stroke=\"#3a4250\"/>\
-         <svg x=\"{EDGE}\" y=\"{EDGE}\" width=\"{wide}\" height=\"{high}\"><g class=\"film\">"
+         <text x=\"{EDGE}\" y=\"{}\"><tspan class=\"c2\">$</tspan> <tspan class=\"b\">{}</tspan></text>\
+         <svg x=\"{EDGE}\" y=\"{}\" width=\"{wide}\" height=\"{high}\"><g class=\"film\">",
+        EDGE + 13,
+        escaped(command),
+        EDGE + HEAD
     );
     for (at, (_, rows)) in frames.iter().enumerate() {
         for (line, row) in rows.iter().enumerate().filter(|(_, row)| !row.is_empty()) {

@@ -220,7 +220,7 @@ fn navigation(view: &View, entry: Entry) -> Markup {
                 h2 { "Installation" }
                 @for link in INSTALLATION.iter().filter(|link| is_for(view, link)) { (entry_link(view, link, entry)) }
             }
-            a.nav-more href=(view.href("/more")) aria-current=[(entry == Entry::More).then_some("page")] { (icon("menu")) "More" }
+            a.nav-more href=(view.href("/more")) aria-current=[is_below_more(entry).then_some("page")] { (icon("menu")) "More" }
             footer {
                 span.cut { (view.app.settings.listen) } br;
                 (env!("CARGO_PKG_VERSION")) " · " (if view.app.store.kind() == "sqlite" { "SQLite" } else { "PostgreSQL" })
@@ -229,6 +229,11 @@ fn navigation(view: &View, entry: Entry) -> Markup {
             }
         }
     }
+}
+
+/// True for pages that a phone's bar has no room for.
+fn is_below_more(entry: Entry) -> bool {
+    !WORK.iter().chain(&CAPACITY).any(|link| link.is_first && link.entry == entry)
 }
 
 /// What concerns all namespaces is for keys that are good for all of them.
@@ -246,7 +251,8 @@ fn entry_link(view: &View, link: &Link, entry: Entry) -> Markup {
 /// The pages that the one who looks may see: name, path and icon.
 pub fn links(view: &View) -> Vec<(&'static str, &'static str, &'static str)> {
     let is_administrator = view.caller.can(Scope::Admin);
-    let all = WORK.iter().chain(&CAPACITY).chain(INSTALLATION.iter().filter(|_| is_administrator));
+    let installation = INSTALLATION.iter().filter(|link| is_administrator && is_for(view, link));
+    let all = WORK.iter().chain(&CAPACITY).chain(installation);
     all.map(|link| (link.name, link.path, link.icon)).collect()
 }
 

@@ -96,11 +96,22 @@ impl View {
 
     /// A command that means this server, and the namespace that is shown where `has_namespace`.
     pub fn command(&self, arguments: &str, has_namespace: bool) -> String {
-        let namespace = match has_namespace && self.namespace != NAMESPACE_DEFAULT {
-            true => format!(" --namespace {}", parts::word(&self.namespace)),
-            false => String::new(),
-        };
-        format!("baton --url {} {arguments}{namespace}", self.base)
+        let mut text = format!("baton {arguments}");
+        if has_namespace && self.namespace != NAMESPACE_DEFAULT {
+            text.push_str(&format!(" --namespace {}", parts::word(&self.namespace)));
+        }
+        text.push_str(&format!(" --url {}", parts::word(&self.base)));
+        let data = &self.app.settings.data;
+        // Where the key is is nobody's business who could not read it.
+        if self.is_here() && self.may(Scope::Admin) && *data != baton_server::data_default() {
+            text.push_str(&format!(" --data {}", parts::word(&data.display().to_string())));
+        }
+        text
+    }
+
+    /// True when the browser is on the machine of the server, as far as the address that it uses tells.
+    pub fn is_here(&self) -> bool {
+        is_loopback(&self.base)
     }
 
     /// This page with another value of a parameter, from its beginning.
@@ -118,4 +129,23 @@ fn base(app: &App, headers: &HeaderMap) -> String {
     let host = text("host").filter(is_plain).unwrap_or(&app.settings.listen);
     let is_encrypted = app.tls.get().is_some() || text("x-forwarded-proto") == Some("https");
     format!("{}://{host}", if is_encrypted { "https" } else { "http" })
+}
+
+fn is_loopback(base: &str) -> bool {
+    let host = base.split_once("://").map_or(base, |(_, host)| host);
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    matches!(name, "localhost" | "127.0.0.1" | "[::1]")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_browser_on_the_machine_of_the_server_is_known_by_its_address() {
+        let here = ["http://127.0.0.1:7400", "http://localhost:7400", "http://[::1]:7400", "https://localhost"];
+        here.iter().for_each(|base| assert!(is_loopback(base), "{base}"));
+        let elsewhere = ["https://baton.internal", "http://localhost.evil:80", "http://10.0.0.7:7400", ""];
+        elsewhere.iter().for_each(|base| assert!(!is_loopback(base), "{base}"));
+    }
 }

@@ -17,7 +17,7 @@ async fn every_page_is_there_before_anything_was_made() {
         assert_eq!(page.headers["cache-control"], "no-store", "{path}");
         assert!(!page.main().contains("style=") && !page.main().contains("onclick"), "{path}");
     }
-    site.get(&session, "/webhooks").await.assert_has(&["baton --url http://127.0.0.1:", "webhook create"]);
+    site.get(&session, "/webhooks").await.assert_has(&["baton webhook create", " --url http://127.0.0.1:"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

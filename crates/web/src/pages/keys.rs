@@ -137,7 +137,7 @@ fn row(view: &View, key: &KeyView) -> Markup {
             td { span.row { span.b.cut dir="auto" { (format::visible(&key.name)) } @if is_own { span.chip.run { span { "this key" } } } } }
             td { code.id { (key.id) } }
             td { span.row { @for scope in &key.scopes { span.tag { (scope) } } } }
-            td { @if let Some(namespace) = &key.namespace { span dir="auto" { (format::visible(namespace)) } } @else { span.dim { "all" } } }
+            td { @if let Some(namespace) = &key.namespace { span.cut dir="auto" { (format::visible(namespace)) } } @else { span.dim { "all" } } }
             td.nowrap { (state(view, key)) }
             td.nowrap { @if let Some(at) = key.used_at { (parts::ago(view, at.0)) } @else { span.dim { "never" } } }
             td.nowrap.soft { (parts::ago(view, key.created_at.0)) }

@@ -165,7 +165,16 @@ fn grid() -> Markup {
 }
 
 fn scale(top: f64, unit: fn(f64) -> String) -> Markup {
-    html! { div.y aria-hidden="true" { @for part in [1.0, 0.75, 0.5, 0.25, 0.0] { span { (unit(top * part)) } } } }
+    html! { div.y aria-hidden="true" { @for part in [1.0, 0.75, 0.5, 0.25, 0.0] { span { (mark(top * part, unit)) } } } }
+}
+
+/// What stands beside a line of the scale: nothing where the number would have to be rounded, or half of something counted.
+fn mark(value: f64, unit: fn(f64) -> String) -> String {
+    if value < 10.0 && (value * 2.0).fract() != 0.0 && value > 0.4 {
+        return String::new();
+    }
+    let text = unit(value);
+    text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
 
 fn axis(ticks: &[String]) -> Markup {

@@ -27,8 +27,18 @@ pub fn command(text: &str) -> Markup {
     let shown = format::visible(text);
     html! {
         div.cmd {
-            code.code { (shown) }
+            code.code { (unbroken(&shown)) }
             button.btn.small.icon.ghost type="button" data-do="copy" data-text=[(shown != text).then_some(text)] aria-label="Copy" { (icon("copy")) }
+        }
+    }
+}
+
+/// A command whose options are broken between lines only before them: `--` and `data` would read as two words.
+fn unbroken(text: &str) -> Markup {
+    html! {
+        @for (index, piece) in text.split(' ').enumerate() {
+            @if index > 0 { " " }
+            @if piece.starts_with('-') { span.nowrap { (piece) } } @else { (piece) }
         }
     }
 }

@@ -241,11 +241,17 @@ impl Answer {
         self
     }
 
-    /// Fails unless the page has all of these.
+    /// Fails unless the page has all of these, as markup or as what is read.
     #[track_caller]
     pub fn assert_has(&self, words: &[&str]) -> &Answer {
+        let read: String = self.body.split('<').filter_map(|piece| Some(piece.split_once('>')?.1)).collect();
         for word in words {
-            assert!(self.body.contains(word), "no {word:?} in ({}) {}", self.status, self.main());
+            assert!(
+                self.body.contains(word) || read.contains(word),
+                "no {word:?} in ({}) {}",
+                self.status,
+                self.main()
+            );
         }
         self
     }

@@ -31,7 +31,7 @@ enum Kind {
 const KINDS: [(Kind, &str, &str, &str, &str); 4] = [
     (Kind::Run, "run", "plain", "A run", "A command for each piece of work"),
     (Kind::Build, "build", "build", "A build", "A directory becomes an artifact"),
-    (Kind::Workflow, "workflow", "flow", "A workflow", "A function that survives kill -9"),
+    (Kind::Workflow, "workflow", "flow", "A workflow", "A function that survives\u{a0}kill\u{a0}\u{2011}9"),
     (Kind::Pool, "pool", "pool", "A pool", "Warm machines for CI"),
 ];
 
@@ -107,61 +107,64 @@ async fn shown(view: &View, entry: Entry, run: Option<RunView>) -> Result<Page, 
             }
         }
     };
-    Ok(Page::new(entry, "Start", main))
+    Ok(Page::new(entry, "Start here", main))
 }
 
 fn steps(view: &View, kind: Kind, progress: &Progress) -> Markup {
-    let commands = Commands::of(view);
     html! {
         section.panel id="steps" aria-label="Steps" {
             ol.steps {
                 li.done { div {
-                    h3 { "Server " span.dim { "listens on " (format::visible(&commands.url)) } }
-                    @if commands.is_here {
+                    h3 { "Server " span.dim { "listens on " (format::visible(&view.base)) } }
+                    @if view.is_here() {
                         p.soft { "The commands below find your key by themselves when they are run on the machine of the server." }
                     } @else {
                         p.soft { "Tell your terminal about it once; it asks for an API key:" }
-                        (parts::command(&format!("baton login {}", word(&commands.url))))
+                        (parts::command(&format!("baton login {}", word(&view.base))))
                     }
                 } }
                 @match kind {
-                    Kind::Run => (run_steps(view, &commands, progress)),
-                    Kind::Build => (build_steps(view, &commands, progress)),
-                    Kind::Workflow => (workflow_steps(view, &commands, progress)),
-                    Kind::Pool => (pool_steps(view, &commands, progress)),
+                    Kind::Run => (run_steps(view, progress)),
+                    Kind::Build => (build_steps(view, progress)),
+                    Kind::Workflow => (workflow_steps(view, progress)),
+                    Kind::Pool => (pool_steps(view, progress)),
                 }
             }
         }
     }
 }
 
-fn run_steps(view: &View, commands: &Commands, progress: &Progress) -> Markup {
-    let work = commands
-        .baton("worker run --queue mail --type greet --exec 'read input; echo \"{\\\"said\\\": $input}\"'", true);
-    let submit = commands.baton("run submit greet --queue mail --input '\"hello\"' --wait", true);
+fn run_steps(view: &View, progress: &Progress) -> Markup {
+    let work =
+        view.command("worker run --queue mail --type greet --exec 'read input; echo \"{\\\"said\\\": $input}\"'", true);
+    let submit = view.command("run submit greet --queue mail --input '\"hello\"' --wait", true);
     html! {
         (worker_step(view, "Start a worker, in another terminal", &work, progress))
         (run_step(view, "Give it work", &submit, progress))
-        (unplug(commands))
+        (unplug())
     }
 }
 
-fn build_steps(view: &View, commands: &Commands, progress: &Progress) -> Markup {
-    let work = commands.baton("worker build --platform linux --recipe 'cp hello.txt \"$BATON_OUTPUT_DIR\"'", true);
+fn build_steps(view: &View, progress: &Progress) -> Markup {
+    let work = view.command("worker build --platform linux --recipe 'cp hello.txt \"$BATON_OUTPUT_DIR\"'", true);
     let submit = format!(
         "mkdir -p hello && cd hello && echo hello > hello.txt && {}",
-        commands.baton("submit --platform linux --output ../built.txt", true)
+        view.command("submit --platform linux --output ../built.txt", true)
     );
     html! {
         (worker_step(view, "Start a worker that builds, in another terminal", &work, progress))
         (run_step(view, "Give it a directory", &submit, progress))
-        (unplug(commands))
+        (unplug())
     }
 }
 
-fn workflow_steps(view: &View, commands: &Commands, progress: &Progress) -> Markup {
-    let key = if commands.is_here { "$(cat ~/.local/share/baton/admin.key)" } else { "bk_…" };
-    let example = format!("BATON_URL={} BATON_API_KEY={key} cargo run -p baton --example hello", word(&commands.url));
+fn workflow_steps(view: &View, progress: &Progress) -> Markup {
+    let data = view.app.settings.data.join("admin.key");
+    let key = match view.is_here() && view.may(Scope::Admin) {
+        true => format!("$(cat {})", word(&data.display().to_string())),
+        false => "bk_…".to_owned(),
+    };
+    let example = format!("BATON_URL={} BATON_API_KEY={key} cargo run -p baton --example hello", word(&view.base));
     html! {
         (run_step(view, "Run an example, in a checkout of Baton: it is worker and caller in one", &example, progress))
         li { div {
@@ -172,10 +175,10 @@ fn workflow_steps(view: &View, commands: &Commands, progress: &Progress) -> Mark
     }
 }
 
-fn pool_steps(view: &View, commands: &Commands, progress: &Progress) -> Markup {
-    let create = commands.baton("pool create linux --provider local --min-idle 1 --max-size 2", true);
-    let claim = commands.baton("pool claim linux --run-id ci-1 --count 1", true);
-    let release = commands.baton("pool release linux --run-id ci-1", true);
+fn pool_steps(view: &View, progress: &Progress) -> Markup {
+    let create = view.command("pool create linux --provider local --min-idle 1 --max-size 2", true);
+    let claim = view.command("pool claim linux --run-id ci-1 --count 1", true);
+    let release = view.command("pool release linux --run-id ci-1", true);
     html! {
         li.done[progress.pool.is_some()] aria-current=[progress.pool.is_none().then_some("step")] { div {
             h3 { "Make a pool that keeps a machine ready" }
@@ -246,12 +249,12 @@ fn waits(words: &str) -> Markup {
     html! { p.soft.row { svg.i.spin.c-run aria-hidden="true" { use href="#i-start" {} } (words) } }
 }
 
-fn unplug(commands: &Commands) -> Markup {
+fn unplug() -> Markup {
     html! {
         li { div {
             h3 { "Now pull the plug" }
             p.soft { "Kill the worker with Ctrl-\\ while it works, and watch its run: the countdown, the hand-over, the next epoch. Or have it all played to you:" }
-            (parts::command(&commands.baton("demo", false)))
+            (parts::command("baton demo --open"))
         } }
     }
 }
@@ -275,61 +278,5 @@ fn relay() -> Markup {
                 text.brandt x="318" y="125" { "hand-over" }
             }
         } }
-    }
-}
-
-/// How commands reach this server.
-struct Commands {
-    url: String,
-    /// The browser is on the machine of the server, as far as one can see.
-    is_here: bool,
-    data: Option<String>,
-    namespace: Option<String>,
-}
-
-impl Commands {
-    fn of(view: &View) -> Commands {
-        let (url, is_here) = (view.base.clone(), is_loopback(&view.base));
-        let data = &view.app.settings.data;
-        // Where the key is is nobody's business who could not read it.
-        let is_elsewhere = is_here && view.may(Scope::Admin) && *data != baton_server::data_default();
-        let namespace = (view.namespace != baton_proto::NAMESPACE_DEFAULT).then(|| view.namespace.clone());
-        Commands { url, is_here, data: is_elsewhere.then(|| data.display().to_string()), namespace }
-    }
-
-    /// A command of ours against this server.
-    fn baton(&self, command: &str, is_in_namespace: bool) -> String {
-        let mut text = format!("baton {command}");
-        if let Some(namespace) = self.namespace.as_ref().filter(|_| is_in_namespace) {
-            text.push_str(&format!(" --namespace {}", word(namespace)));
-        }
-        if !is_in_namespace {
-            return text;
-        }
-        text.push_str(&format!(" --url {}", word(&self.url)));
-        if let Some(data) = &self.data {
-            text.push_str(&format!(" --data {}", word(data)));
-        }
-        text
-    }
-}
-
-/// True when the browser is on the machine of the server, as far as the address that it uses tells.
-fn is_loopback(base: &str) -> bool {
-    let host = base.split_once("://").map_or(base, |(_, host)| host);
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    matches!(name, "localhost" | "127.0.0.1" | "[::1]")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_browser_on_the_machine_of_the_server_is_known_by_its_address() {
-        let here = ["http://127.0.0.1:7400", "http://localhost:7400", "http://[::1]:7400", "https://localhost"];
-        here.iter().for_each(|base| assert!(is_loopback(base), "{base}"));
-        let elsewhere = ["https://baton.internal", "http://localhost.evil:80", "http://10.0.0.7:7400", ""];
-        elsewhere.iter().for_each(|base| assert!(!is_loopback(base), "{base}"));
     }
 }

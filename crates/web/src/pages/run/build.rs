@@ -241,6 +241,7 @@ fn machine_panel(sheet: &Sheet, machine: Option<&Machine>, measured: &[Measured]
     let cpu: Vec<Option<f64>> = measured.iter().map(|at| at.cpu).collect();
     let memory: Vec<Option<f64>> = measured.iter().map(|at| at.memory.or(at.memory_mb)).collect();
     let last = |of: &dyn Fn(&Measured) -> Option<f64>| measured.iter().rev().find_map(of);
+    let whole = if are_shares(measured) { 100.0 } else { 1.0 };
     let worker = sheet.worker.as_ref();
     let progress = machine.and_then(|machine| machine.progress).filter(|_| sheet.record.state.is_held());
     html! {
@@ -260,7 +261,7 @@ fn machine_panel(sheet: &Sheet, machine: Option<&Machine>, measured: &[Measured]
                     div {
                         div.row.sm {
                             span.soft { "CPU" }
-                            @if let Some(cpu) = last(&|at| at.cpu) { b.b.push { (format!("{cpu:.0} %")) } }
+                            @if let Some(cpu) = last(&|at| at.cpu) { b.b.push { (format!("{:.0} %", cpu * whole)) } }
                         }
                         (parts::spark(&cpu, Tone::Run, 300, 34))
                     }
@@ -271,7 +272,7 @@ fn machine_panel(sheet: &Sheet, machine: Option<&Machine>, measured: &[Measured]
                             span.soft { "Memory" }
                             @match (last(&|at| at.memory_mb), last(&|at| at.memory)) {
                                 (Some(mb), _) => b.b.push { (format::bytes((mb * 1e6) as u64)) },
-                                (None, Some(share)) => b.b.push { (format!("{share:.0} %")) },
+                                (None, Some(share)) => b.b.push { (format!("{:.0} %", share * whole)) },
                                 (None, None) => {}
                             }
                         }
@@ -292,6 +293,13 @@ fn machine_panel(sheet: &Sheet, machine: Option<&Machine>, measured: &[Measured]
             }
         }
     }
+}
+
+/// Some builders say shares of one, others per cent. No machine that builds uses only one per cent of its memory;
+/// its load may well be more than its processors can carry.
+fn are_shares(measured: &[Measured]) -> bool {
+    let most = |of: &dyn Fn(&Measured) -> Option<f64>| measured.iter().filter_map(of).fold(0.0, f64::max);
+    most(&|at| at.memory) <= 1.0 && most(&|at| at.cpu) <= 8.0
 }
 
 fn source(view: &View, sheet: &Sheet, build: &Build, files: &[Artifact]) -> Markup {

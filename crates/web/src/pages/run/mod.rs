@@ -155,7 +155,7 @@ fn head(view: &View, sheet: &Sheet) -> Markup {
             @if title != kind { span.soft dir="auto" { (format::visible(kind)) } }
             @if let Some(version) = version { span.soft dir="auto" { "version " (format::visible(version)) } }
             (parts::state_badge(state(view, sheet)))
-            @if let Some(key) = &sheet.record.key { span.tag.cut dir="auto" { (format::visible(key)) } }
+            @if let Some(key) = sheet.record.key.as_deref().filter(|key| *key != title) { span.tag.cut dir="auto" { (format::visible(key)) } }
             span.row {
                 span.id title=(id) { (format::title_id(&id)) }
                 button.btn.small.icon.ghost type="button" data-do="copy" data-text=(id) aria-label="Copy the id" {

@@ -425,16 +425,46 @@ fn token_link(asked: &Asked, index: usize) -> Markup {
 
 /// What makes the first run of a kind.
 fn teach(view: &View, asked: &Asked) -> Markup {
-    let (what, command) = match asked.kind {
-        Some(ListedKind::Build) => ("No build yet.", "baton demo".to_owned()),
-        Some(ListedKind::Workflow) => {
-            ("No workflow yet.", view.command("workflow start process_order --queue orders", true))
+    let (icon, what, kind, commands) = match asked.kind {
+        Some(ListedKind::Build) => {
+            let worker =
+                view.command("worker build --platform linux --recipe 'make && cp app \"$BATON_OUTPUT_DIR\"'", true);
+            (
+                "build",
+                "No build yet.",
+                "build",
+                vec![worker, view.command("submit --platform linux --output app", true)],
+            )
         }
+        Some(ListedKind::Workflow) => (
+            "flow",
+            "No workflow yet.",
+            "workflow",
+            vec![view.command("workflow start process_order --queue orders", true)],
+        ),
         Some(ListedKind::Run) | None => {
-            ("No run yet.", view.command("run submit digest --queue mail --input '{}'", true))
+            let worker = view.command("worker run --queue mail --type greet --exec 'cat'", true);
+            let submit = view.command("run submit greet --queue mail --input '\"hello\"'", true);
+            ("list", "No run yet.", "", vec![worker, submit])
         }
     };
-    parts::empty("list", what, html! { p.soft { "This makes the first one:" } (parts::command(&command)) })
+    parts::empty(
+        icon,
+        what,
+        html! {
+            @match commands.as_slice() {
+                [worker, submit] => {
+                    p.soft { "Start a worker, in a terminal:" } (parts::command(worker))
+                    p.soft { "and give it something to do, in another one:" } (parts::command(submit))
+                }
+                commands => {
+                    p.soft { "This makes the first one:" }
+                    @for command in commands { (parts::command(command)) }
+                }
+            }
+            p { a.link href=(view.href(&Query::default().with("kind", kind).at("/start"))) { "Step by step" } }
+        },
+    )
 }
 
 fn pager(asked: &Asked, found: &ListPage) -> Markup {

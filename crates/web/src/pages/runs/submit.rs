@@ -52,7 +52,7 @@ pub async fn page(view: &View) -> Result<Page, Error> {
     let queues = names(|lane| lane.name.queue.clone());
     let fields = view.query.with("zone", view.zone.iana_name().unwrap_or_default());
     let main = html! {
-        form.panel.first id="submit" method="post" action="/runs/submit" {
+        form.panel.ask id="submit" method="post" action="/runs/submit" {
             div.body.stack {
                 (form_fields(&fields, None))
                 datalist id="types" { @for name in &types { option value=(name) {} } }

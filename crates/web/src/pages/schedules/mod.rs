@@ -97,7 +97,7 @@ fn row(view: &View, schedule: &ScheduleView, fires: &[PastFire]) -> Markup {
         tr data-row data-key=(schedule.id) {
             td {
                 a.b.cut dir="auto" href=(address(view, &schedule.id)) { (format::visible(&schedule.id)) }
-                div.sm.soft { (target(schedule)) }
+                div.sm.soft.cut { (target(schedule)) }
             }
             td { (rule(schedule)) }
             td { (strip(view, fires)) }
