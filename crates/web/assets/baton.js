@@ -1,4 +1,4 @@
-// The dashboard's script: live updates, keys, dialogs, ages. Every page works without it.
+// Live updates, keys, dialogs, ages. Every page works without it.
 (() => {
   "use strict";
   const $ = (query, at = document) => at.querySelector(query);
@@ -362,7 +362,7 @@
   let log = null, fetching = false, follows = false, anchor = 0;
   const logButton = (name) => $(`[data-log=${name}]`);
   const atEnd = () => log.scrollHeight - log.scrollTop - log.clientHeight < 40;
-  const setFollow = (yes) => { follows = yes; logButton("follow")?.setAttribute("aria-pressed", yes); if (yes) { log.scrollTop = log.scrollHeight; more(); } news(); };
+  const setFollow = (yes) => { follows = yes; logButton("follow")?.setAttribute("aria-pressed", yes); if (yes) { log.scrollTop = 1e9; more(); } news(); };
   const end = () => Number($("#log-end")?.dataset.end || 0);
   const news = () => {
     const button = logButton("news"), count = end() - log.dataset.last;
@@ -383,7 +383,7 @@
       log.dataset.last = answer.headers.get("x-log-last");
       log.insertAdjacentHTML("beforeend", html);
       for (let many = log.childElementCount - LINES_MAX; many > 0; many--) log.firstElementChild.remove();
-      if (stays) log.scrollTop = log.scrollHeight;
+      if (stays) log.scrollTop = 1e9;
     } catch { /* the page says that there is no connection */ }
     finally { fetching = false; }
     if (end() > log.dataset.last) setTimeout(more, 50);
@@ -399,7 +399,7 @@
     });
     const on = $(".on", log);
     if (on) log.scrollTop = on.offsetTop - log.offsetTop - log.clientHeight / 3;
-    else log.scrollTop = log.scrollHeight;
+    else for (const ms of [0, 90]) setTimeout(() => { if (log === found) log.scrollTop = 1e9; }, ms);
     follows = logButton("follow")?.getAttribute("aria-pressed") === "true";
     news(); more();
   };

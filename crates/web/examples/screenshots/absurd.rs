@@ -25,6 +25,11 @@ fn long(begin: &str) -> String {
     begin.chars().chain("abcdefghijklmnopqrstuvwxyz0123456789_".chars().cycle()).take(LONG).collect()
 }
 
+/// A type of workflows, with room for its version.
+fn flow_type() -> String {
+    long("flow_").chars().take(LONG - 4).collect()
+}
+
 /// As long, in words.
 fn wordy(begin: &str) -> String {
     begin.chars().chain("a name of many words that never comes to its end ".chars().cycle()).take(LONG - 1).collect()
@@ -68,7 +73,7 @@ pub async fn fill(site: &Site) -> Vec<Shot> {
         Shot::new("queue-long", format!("/queues/{}", encoded(&names[0]))),
         Shot::new("queue-mirrored", format!("/queues/{}", encoded(MIRRORED))),
         Shot::new("pool-large", format!("/pools/{}", encoded(&large))),
-        Shot::new("type", format!("/workflows/types/{}", encoded(&long("flow_")))),
+        Shot::new("type", format!("/workflows/types/{}", encoded(&flow_type()))),
         Shot::new("schedule", format!("/schedules/{}", encoded(&long("schedule_")))),
         Shot::new("runs-filter", format!("/runs?q={}", encoded(&format!("queue:\"{}\" state:waiting", names[1])))),
         Shot::new("namespace", format!("/?ns={}", encoded(&wordy("Namespace ")))),
@@ -148,7 +153,7 @@ async fn failures(crew: &mut Crew<'_>) -> String {
 async fn steps(crew: &mut Crew<'_>) -> String {
     let hire =
         Hire { name: "orders-1", queue: "orders", types: &["*"], slots: 4, takes: (0, 0), fails: 0, errors: &[] };
-    let kind: &'static str = Box::leak(long("flow_").into_boxed_str());
+    let kind: &'static str = Box::leak(flow_type().into_boxed_str());
     let types: &'static [&'static str] =
         Box::leak(vec![&*Box::leak(format!("{kind}@1").into_boxed_str())].into_boxed_slice());
     let hand = crew.hire(Hire { types, ..hire }).await;

@@ -1,5 +1,6 @@
 //! Workers that do nothing, for as long as they say, on a clock that is moved by hand.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use baton::proto::{Claim, CompleteRun, FailRun, Heartbeat, RegisterWorker, SubmitBatch, SubmitRun};
@@ -9,6 +10,7 @@ use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
 use crate::common::Site;
+use crate::machines::Paper;
 
 /// How far the clock moves before somebody looks for work.
 const TICK: Millis = 2_500;
@@ -59,6 +61,8 @@ pub struct Hand {
 pub struct Crew<'a> {
     pub site: &'a Site,
     pub hands: Vec<Hand>,
+    /// Machines whose agents have to say that they are there.
+    pub paper: Option<Arc<Paper>>,
     /// True while customers come.
     pub trades: bool,
     dice: u64,
@@ -76,7 +80,16 @@ impl<'a> Crew<'a> {
     pub fn new(site: &'a Site) -> Crew<'a> {
         let now = site.clock.local();
         let (ticked_at, beat_at) = (now, now);
-        Crew { site, hands: Vec::new(), trades: false, dice: 0x2545_f491_4f6c_dd1d, ticks: 0, ticked_at, beat_at }
+        Crew {
+            site,
+            hands: Vec::new(),
+            paper: None,
+            trades: false,
+            dice: 0x2545_f491_4f6c_dd1d,
+            ticks: 0,
+            ticked_at,
+            beat_at,
+        }
     }
 
     pub fn now(&self) -> Millis {
@@ -134,6 +147,9 @@ impl<'a> Crew<'a> {
                 let beats = self.now() - self.beat_at >= BEAT;
                 if beats {
                     self.beat_at = self.now();
+                }
+                if let Some(paper) = self.paper.clone() {
+                    paper.obey(self.site, 0).await;
                 }
                 for hand in 0..self.hands.len() {
                     self.turn(hand, beats).await;

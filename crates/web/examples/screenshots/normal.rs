@@ -10,8 +10,8 @@ use crate::machines::Paper;
 use crate::pages::Shot;
 
 const MINUTE: Millis = 60_000;
-/// Tuesday, the 10th of November 2026, 08:47 in UTC.
-const BEGIN: Millis = 1_794_300_420_000;
+/// Tuesday, the 10th of November 2026, 08:30 in UTC.
+const BEGIN: Millis = 1_794_299_400_000;
 
 const IMAGES: Hire = Hire {
     name: "images-1",
@@ -78,12 +78,12 @@ pub async fn hour(site: &Site) -> Vec<Shot> {
     site.client.pause_queue("default", "reports", &from(json!({}))).await.expect("a queue is paused");
 
     crew.trades = true;
-    for minute in 0..40_u64 {
+    for minute in 0..52_u64 {
         crew.pass(MINUTE - 2_500 * (minute as Millis % 2)).await;
-        if minute == 24 {
+        if minute == 34 {
             digests(&crew).await;
         }
-        if minute == 31 {
+        if minute == 43 {
             crew.hands[doomed].is_alive = false;
         }
         if minute % 9 == 2 {
@@ -96,10 +96,12 @@ pub async fn hour(site: &Site) -> Vec<Shot> {
     let order = the_order(&mut crew, orders, packing).await;
     let build = the_build(&mut crew, macs).await;
     let paper = Paper::of(site);
+    crew.paper = Some(paper.clone());
     machines(&mut crew, &paper).await;
     let draining = crew.hands[2].id.clone();
     crew.delay(2, 4 * MINUTE);
     site.client.drain(&draining).await.expect("a worker drains");
+    finale(&mut crew, orders[1]).await;
     crew.hands[silent].is_alive = false;
     crew.pass(11_500).await;
     pages(site, order, build).await
@@ -204,9 +206,9 @@ async fn the_order(crew: &mut Crew<'_>, orders: [usize; 2], packing: usize) -> R
     }
     crew.step(&second, 14, "print_label", 400, &json!({ "label": "DHL 00340434161094042557" })).await;
     let who = json!({ "by": "ada@shop.example" });
-    crew.send_signal(run, "address_confirmed", &who).await;
+    let number = crew.send_signal(run, "address_confirmed", &who).await;
     crew.pass(900).await;
-    crew.take_signal(&second, 15, "address_confirmed", 11, &who).await;
+    crew.take_signal(&second, 15, "address_confirmed", number, &who).await;
     crew.suspend(&second, Some((16, "cooling off", 5 * MINUTE)), None, 11).await;
     crew.pass(5 * MINUTE + 2_600).await;
     let third = crew.take_flow(orders[1]).await;
@@ -270,6 +272,36 @@ async fn machines(crew: &mut Crew<'_>, paper: &Paper) {
     crew.claim_machines("linux-arm", "ci-4190", 5).await;
     crew.settle().await;
     paper.obey(crew.site, 1).await;
+}
+
+/// The last half minute: a little of everything, so that the newest runs are not all alike.
+async fn finale(crew: &mut Crew<'_>, orders: usize) {
+    crew.trades = false;
+    crew.pass(25_000).await;
+    let refund = crew.start_flow("refund_order", "2", "order-20398", &json!({ "id": 20_398 })).await;
+    let flow = crew.take_flow(orders).await;
+    assert_eq!(refund, flow.run);
+    crew.step(&flow, 0, "check_return", 700, &json!({ "shelf": "R-2" })).await;
+    crew.begin(&flow, 1, "refund_card").await;
+    crew.start_flow("process_order", "7", "order-20431", &json!({ "id": 20_431, "boxes": 2 })).await;
+    let flow = crew.take_flow(orders).await;
+    crew.step(&flow, 0, "reserve_stock", 400, &json!({ "reserved": 2 })).await;
+    crew.suspend(&flow, None, Some(3_600_000), 0).await;
+    crew.start_flow("process_order", "7", "order-20432", &json!({ "id": 20_432, "boxes": 1 })).await;
+    let flow = crew.take_flow(orders).await;
+    crew.step(&flow, 0, "reserve_stock", 300, &json!({ "reserved": 1 })).await;
+    crew.fail_flow(&flow, "card_declined", "the bank declined the card of order 20432: insufficient funds").await;
+    crew.submit("mail", "digest", (0..2).map(|number| json!({ "customer": 7_412 + number }))).await;
+    let retry = json!({ "queue": "stock", "type": "sync-prices", "delay_ms": 240_000, "key": "globex" });
+    crew.site.client.submit(&from(retry)).await.expect("a run is taken");
+    let unwanted = json!({ "queue": "reports", "type": "monthly-report", "input": { "month": 4 } });
+    let unwanted = crew.site.client.submit(&from(unwanted)).await.expect("a run is taken").id;
+    crew.site.client.cancel(&unwanted).await.expect("a run is cancelled");
+    crew.submit("images", "thumbnail", (0..4).map(|number| json!({ "upload": 92_000 + number }))).await;
+    crew.submit("mail", "receipt", (0..2).map(|number| json!({ "order": 20_430 + number }))).await;
+    crew.pass(5_000).await;
+    crew.submit("images", "thumbnail", (0..3).map(|number| json!({ "upload": 92_010 + number }))).await;
+    crew.submit("stock", "sync-supplier", [json!({ "key": "acme", "page": 12 })]).await;
 }
 
 /// Every page, with something to see on it.

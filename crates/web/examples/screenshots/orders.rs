@@ -119,9 +119,10 @@ impl Crew<'_> {
         self.write(flow, position, kind, StepKind::Child, done(output)).await;
     }
 
-    pub async fn send_signal(&self, run: RunId, name: &str, payload: &Value) {
+    /// Returns the number of the signal.
+    pub async fn send_signal(&self, run: RunId, name: &str, payload: &Value) -> i64 {
         let payload = Bytes::from(payload.to_string());
-        signal::one(&self.site.app, &caller(), run, name.into(), payload, None).await.expect("a signal is taken");
+        signal::one(&self.site.app, &caller(), run, name.into(), payload, None).await.expect("a signal is taken")
     }
 
     /// The signal that came is taken.

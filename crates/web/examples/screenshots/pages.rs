@@ -44,7 +44,6 @@ pub fn everywhere() -> Vec<Shot> {
         ("form-webhook", "/form/webhooks/new"),
         ("form-new-pool", "/form/pools/new"),
         ("form-namespace", "/form/namespaces/new"),
-        ("find", "/find?q=a"),
     ]
     .map(|(name, path)| Shot::new(name, path.into()))
     .to_vec()

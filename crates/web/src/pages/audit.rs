@@ -124,7 +124,7 @@ fn row(view: &View, line: &AuditLine) -> Markup {
             td { a.id href=(with("who", &line.actor)) dir="auto" { (format::visible(&line.actor)) } }
             td { a.b.c-bad[is_refusal] href=(with("what", &line.action)) { (format::visible(&line.action)) } }
             td { span.cut dir="auto" title=(format::visible(&line.subject)) { (format::first_line(&line.subject, 60)) } }
-            td { @if let Some(namespace) = &line.namespace { a href=(with("of", namespace)) dir="auto" { (format::visible(namespace)) } } @else { span.dim { (format::MISSING) } } }
+            td { @if let Some(namespace) = &line.namespace { a.cut href=(with("of", namespace)) dir="auto" { (format::visible(namespace)) } } @else { span.dim { (format::MISSING) } } }
             td { (details(line)) }
         }
     }

@@ -303,9 +303,9 @@ pub async fn one(view: &View, name: &str) -> Result<Page, Error> {
                 header { h2 { "From due to completed" } span.count { "of the last " (durations.len()) } }
                 (part("durations", &html! {
                     div.stats.s5 id="durations" {
-                        div { span.l { "Half took at most" } span.v { (shown(0.5)) } }
-                        div { span.l { "95 of 100 at most" } span.v { (shown(0.95)) } }
-                        div { span.l { "The longest" } span.v { (shown(1.0)) } }
+                        div { div.k { "Half took at most" } div.v { (shown(0.5)) } }
+                        div { div.k { "95 of 100 at most" } div.v { (shown(0.95)) } }
+                        div { div.k { "The longest" } div.v { (shown(1.0)) } }
                     }
                 }))
             }

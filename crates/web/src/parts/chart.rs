@@ -168,9 +168,9 @@ fn scale(top: f64, unit: fn(f64) -> String) -> Markup {
     html! { div.y aria-hidden="true" { @for part in [1.0, 0.75, 0.5, 0.25, 0.0] { span { (mark(top * part, unit)) } } } }
 }
 
-/// What stands beside a line of the scale: nothing where the number would have to be rounded, or half of something counted.
+/// What stands beside a line of the scale: nothing where the number would have to be rounded.
 fn mark(value: f64, unit: fn(f64) -> String) -> String {
-    if value < 10.0 && (value * 2.0).fract() != 0.0 && value > 0.4 {
+    if (0.1..100.0).contains(&value) && ((value * 10.0).round() / 10.0 - value).abs() > 1e-6 {
         return String::new();
     }
     let text = unit(value);

@@ -73,7 +73,7 @@ pub fn panel(view: &View, found: &Statistics, level: &Level) -> Markup {
             a href=(parts::runs(view, &[("state", "failed"), ("since", &within)])) {
                 span.k { "Failed" }
                 div.v { (format::short_number(broken)) }
-                div.s.cut { (format::percent(broken, done + broken + cancelled)) @if broken > 0 { " of those that ended" } }
+                div.s.cut { (format::percent(broken, done + broken + cancelled)) @if broken > 0 { " of ended" } }
                 (parts::spark(failed, Tone::Bad, 100, 26))
             }
             a href=(view.href("/queues")) {

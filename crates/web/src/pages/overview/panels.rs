@@ -42,7 +42,7 @@ pub fn queues(view: &View, rows: &[Row], all: usize) -> Markup {
                         td.num { a href=(parts::runs(view, &[("state", "waiting"), ("queue", name)])) { (format::number(row.queue.ready)) } }
                         td.num.soft.nowrap { (oldest(view, row.queue.oldest_ms)) }
                         td.num.nowrap {
-                            (format::number(row.queue.held)) @if places > 0 { span.dim { " / " (format::number(places)) } }
+                            (format::number(row.queue.held)) @if places > 0 && places >= row.queue.held { span.dim { " / " (format::number(places)) } }
                         }
                         td.num { (row.coverage.workers.len()) }
                         td { (flow_chip(view, &row.flow)) }
@@ -150,9 +150,9 @@ pub async fn pools(view: &View) -> Result<Markup, Error> {
                     tbody { @for pool in &pools {
                         tr data-row data-key=(pool.name) {
                             td { a.b.cut.name href=(view.href(&format!("/pools/{}", crate::query::escape(&pool.name)))) dir="auto" { (format::visible(&pool.name)) } }
-                            td.num { (of(pool, "idle")) span.dim { " / " (pool.min_idle_now) } }
-                            td.num { (of(pool, "running") + of(pool, "claimed")) }
-                            td.num { (of(pool, "creating")) }
+                            td.num { (format::number(of(pool, "idle"))) span.dim { " / " (format::number(u64::from(pool.min_idle_now))) } }
+                            td.num { (format::number(of(pool, "running") + of(pool, "claimed"))) }
+                            td.num { (format::number(of(pool, "creating"))) }
                             td.num { (format::number(pool.waiting_claims)) }
                             td {
                                 @if let Some(error) = &pool.error { span.c-bad.cut.name dir="auto" title=(format::visible(error)) { (format::first_line(error, 80)) } }

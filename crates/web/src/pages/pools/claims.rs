@@ -53,7 +53,7 @@ fn row(view: &View, board: &Board, one: &WaitingClaim) -> Markup {
     let has = claim.live.unwrap_or(0);
     html! {
         tr data-row data-key=(claim.run_id) {
-            td { span.b dir="auto" { (format::visible(&claim.run_id)) } }
+            td { span.b.cut dir="auto" { (format::visible(&claim.run_id)) } }
             td.num { (claim.priority) }
             td { span.row.sm { (parts::bar(f64::from(has) / f64::from(claim.count.max(1)), Tone::Run)) span.nowrap { (has) " of " (claim.count) } } }
             td.num.nowrap { (parts::ago(view, claim.opened_at.0)) }
@@ -107,7 +107,7 @@ pub fn ready_table(view: &View, ready: &[ListedClaim]) -> Markup {
                 tbody {
                     @for claim in ready {
                         tr data-row data-key=(claim.run_id) {
-                            td { span.b dir="auto" { (format::visible(&claim.run_id)) } }
+                            td { span.b.cut dir="auto" { (format::visible(&claim.run_id)) } }
                             td { (claim.live.unwrap_or(0)) " of " (claim.count) @if claim.live.unwrap_or(0) < claim.count { " " span.chip.warn { span { "some were lost" } } } }
                             td.num { @if let Some(at) = claim.ready_at { (format::duration(at.0 - claim.opened_at.0)) } }
                             td.num.nowrap { @if let Some(at) = claim.ready_at { (parts::ago(view, at.0)) } }

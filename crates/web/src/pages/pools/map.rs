@@ -71,7 +71,7 @@ fn lane_of(view: &View, board: &Board, lane: &Lane, is_small: bool) -> Markup {
         div.mlane id=(lane.id) {
             h3 {
                 (icon(lane.icon)) (lane.name)
-                span.n { (format::number(machines.len() as u64)) @if lane.state == RunnerState::Idle { " of " (board.pool.min_idle_now) } }
+                span.n { (format::number(machines.len() as u64)) @if lane.state == RunnerState::Idle { " of " (format::number(u64::from(board.pool.min_idle_now))) } }
             }
             ul.squares[is_small] {
                 @for one in machines.iter().take(SQUARES_MAX) {

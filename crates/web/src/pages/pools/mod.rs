@@ -118,7 +118,7 @@ fn row(view: &View, pool: &PoolView) -> Markup {
                 div.sm.soft { (machines_of(pool)) }
             }
             td { span.row { (parts::bar(size as f64 / most.max(1) as f64, if size >= most { Tone::Warn } else { Tone::Run })) span.nowrap { (format::number(size)) span.dim { " of " (format::number(most)) } } } }
-            td.num { (count(RunnerState::Idle)) span.dim { " of " (pool.min_idle_now) } }
+            td.num { (count(RunnerState::Idle)) span.dim { " of " (format::number(u64::from(pool.min_idle_now))) } }
             td.num { (count(RunnerState::Claimed)) }
             td.num { (count(RunnerState::Running)) }
             td.num { (count(RunnerState::Creating)) }
@@ -169,7 +169,7 @@ pub async fn one(view: &View, name: &str) -> Result<Page, Error> {
     let main = html! {
         div.page-head {
             @if others.len() > 1 { (seg(view, pool, &others)) }
-            span.soft.hide-s { (machines_of(pool)) " · " (pool.min_idle_now) " to " (format::number(u64::from(pool.max_size))) " machines" }
+            span.soft.hide-s { (machines_of(pool)) " · " (format::number(u64::from(pool.min_idle_now))) " to " (format::number(u64::from(pool.max_size))) " machines" }
             div.end { (actions(view, pool)) }
         }
         div.stack {
@@ -238,7 +238,7 @@ fn explain(view: &View, board: &Board) -> Markup {
                 } @else if !pool.deleting {
                     "No claim waits. "
                     @if idle == 0 && pool.min_idle_now == 0 { "Machines are made when one comes. " }
-                    @else { (format::counted(idle, "machine is", "machines are")) " ready, of " (pool.min_idle_now) " that are to be. " }
+                    @else { (format::counted(idle, "machine is", "machines are")) " ready, of " (format::number(u64::from(pool.min_idle_now))) " that are to be. " }
                 }
                 @if let Some(error) = &pool.error { "The provider says: " q dir="auto" { (format::first_line(error, 300)) } " " }
                 @else if creating > 0 { b.b { (format::counted(creating, "machine is", "machines are")) " being created" } ". " }
@@ -264,7 +264,6 @@ fn soonest_back(board: &Board) -> Option<(&str, Millis)> {
 
 fn stats(view: &View, board: &Board, hits: &Hits) -> Markup {
     let pool = &board.pool;
-    let count = |state| in_state(pool, state);
     let oldest = board.claims.iter().map(|one| one.claim.opened_at.0).min();
     let (warm, cold) = (hits.warm.iter().sum::<f64>() as u64, hits.cold.iter().sum::<f64>() as u64);
     let ended: u64 = board.ended.iter().map(|ended| ended.count).sum();
@@ -273,10 +272,11 @@ fn stats(view: &View, board: &Board, hits: &Hits) -> Markup {
         ms.map_or_else(|| format::MISSING.to_owned(), |ms| format::duration(i64::try_from(ms).unwrap_or(i64::MAX)))
     };
     let statistics = pool.statistics.clone().unwrap_or_default();
+    let number = |state| format::number(in_state(pool, state));
     html! {
         section.panel.stats.s5 id="pool-stats" aria-label="Numbers" {
             div { span.k { "Machines" } div.v { (format::number(size(pool))) span.of { " of " (format::number(u64::from(pool.max_size))) } }
-                div.s { (count(RunnerState::Idle)) " ready, " (count(RunnerState::Claimed)) " claimed, " (count(RunnerState::Creating)) " creating" } }
+                div.s { (number(RunnerState::Idle)) " ready, " (number(RunnerState::Claimed)) " claimed, " (number(RunnerState::Creating)) " creating" } }
             div { span.k { "Warm hits, 24 h" } div.v { (format::percent(warm, warm + cold)) } div.s { (format::number(warm)) " of " (format::counted(warm + cold, "machine", "machines")) } }
             div { span.k { "Claim to hand-over, p50" } div.v { (span(statistics.wait_p50_ms)) } div.s { "p99 " (span(statistics.wait_p99_ms)) ", of the last 1,000" } }
             div { span.k { "Claims waiting" } div.v { (format::number(pool.waiting_claims)) }

@@ -302,6 +302,11 @@ fn are_shares(measured: &[Measured]) -> bool {
     most(&|at| at.memory) <= 1.0 && most(&|at| at.cpu) <= 8.0
 }
 
+/// True when the repository's own name is the project, which need not be said twice.
+fn is_slug(build: &Build, project: &str) -> bool {
+    matches!(&build.submitted.source, BuildSource::Git { slug, .. } if slug == project)
+}
+
 fn source(view: &View, sheet: &Sheet, build: &Build, files: &[Artifact]) -> Markup {
     let submitted = &build.submitted;
     let text = |name: &str, value: &str| html! { dt { (name) } dd dir="auto" { (format::visible(value)) } };
@@ -321,7 +326,9 @@ fn source(view: &View, sheet: &Sheet, build: &Build, files: &[Artifact]) -> Mark
                         (text("Image", image))
                     }
                     (text("Platform", &submitted.platform))
-                    @if let Some(project) = &submitted.project { (text("Project", project)) }
+                    @if let Some(project) = submitted.project.as_ref().filter(|project| !is_slug(build, project)) {
+                        (text("Project", project))
+                    }
                     @if let Some(image) = &submitted.base_image { (text("Machine image", image)) }
                     @if let Some(key) = &submitted.key_id { dt { "Submitted by" } dd { "key " span.id { (key) } } }
                     dt { "Id" } dd.id { (sheet.run()) }

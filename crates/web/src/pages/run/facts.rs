@@ -38,7 +38,7 @@ pub fn section(view: &View, sheet: &Sheet, leases: &[Lease]) -> Markup {
                     @if let Some(ended) = record.ended_at { (fact("Ended", moment(view, ended))) }
                     (fact("Held / waited", held_and_waited(view, sheet, leases)))
                     (fact("Tries", html! {
-                        (leases.len()) " of " (options.retry.max_attempts)
+                        (tries(sheet, leases)) " of " (options.retry.max_attempts)
                         @if record.failures > 0 { span.dim { ", " (record.failures) " failed" } }
                         @if record.losses > 0 {
                             span.dim { ", " (format::counted(u64::from(record.losses), "worker", "workers")) " lost" }
@@ -79,6 +79,16 @@ pub fn section(view: &View, sheet: &Sheet, leases: &[Lease]) -> Markup {
             }
         }
     }
+}
+
+/// How often it was tried. What a worker lost, gave back or put to sleep is the same try.
+fn tries(sheet: &Sheet, leases: &[Lease]) -> u32 {
+    if leases.is_empty() {
+        return 0;
+    }
+    let record = &sheet.record;
+    let goes_on = u32::from(!matches!(record.state, State::Failed | State::Pending) || record.failures == 0);
+    (record.failures + goes_on).max(1)
 }
 
 fn fact(name: &str, value: Markup) -> Markup {

@@ -179,11 +179,13 @@ pub async fn chosen(view: &View, sheet: &Sheet, position: u32) -> Result<Option<
                             @for attempt in &tries {
                                 li {
                                     span.row {
-                                        (state(attempt.state)) (parts::epoch(attempt.epoch.number()))
-                                        span.dim { (parts::clock(view, attempt.begun_at, Precision::Tenths)) }
+                                        @let is_lost = attempt.ended_at.is_none() && attempt.epoch < sheet.record.epoch;
+                                        @if is_lost { span.st.bad { (icon("bad")) "lost" } } @else { (state(attempt.state)) }
+                                        (parts::epoch(attempt.epoch.number()))
+                                        span.dim.nowrap { (parts::clock(view, attempt.begun_at, Precision::Tenths)) }
                                         @if let Some(ended) = attempt.ended_at {
                                             span.push { (format::duration(ended - attempt.begun_at)) }
-                                        } @else { span.push.c-bad { "lost with its worker, or under way" } }
+                                        } @else if is_lost { span.push.soft { "with its worker" } }
                                     }
                                     @if let Some(error) = &attempt.error {
                                         code dir="auto" { (format::first_line(error, 300)) }

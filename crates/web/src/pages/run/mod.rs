@@ -92,6 +92,7 @@ async fn shown(view: &View, sheet: &Sheet) -> Result<Page, Error> {
                     (part("timeline", &timeline::section(view, sheet, &leases, steps).await?))
                     @if let Some(chosen) = &chosen { (part("step", chosen)) }
                 }
+                (part("custody", &custody::section(view, sheet.record.id).await?))
                 (part("journal", &journal::section(view, sheet, steps.len()).await?))
             }
             @if let Some(found) = sheet.build() {
@@ -100,7 +101,7 @@ async fn shown(view: &View, sheet: &Sheet) -> Result<Page, Error> {
                     (build::aside(view, sheet, found).await?)
                 }
             }
-            (part("custody", &custody::section(view, sheet.record.id).await?))
+            @if steps.is_none() { (part("custody", &custody::section(view, sheet.record.id).await?)) }
             (part("payload", &io::section(view, sheet).await?))
             (part("history", &history::section(view, sheet, &leases).await?))
         }
@@ -172,13 +173,14 @@ fn tabs(sheet: &Sheet, log_end: LogEnd, steps: Option<usize>) -> Markup {
         nav.tabs.stick id="run-tabs" aria-label="On this page" {
             @if let Some(steps) = steps {
                 a href="#timeline" { "Timeline" }
+                a href="#custody" { "Custody" }
                 a href="#journal" { "Journal " span.n { (format::number(steps as u64)) } }
             }
             @if sheet.build().is_some() {
                 a href="#log" { "Log " span.n { (format::counted(log_end.lines, "line", "lines")) } }
                 a href="#artifacts" { "Artifacts" }
             }
-            a href="#custody" { "Custody" }
+            @if steps.is_none() { a href="#custody" { "Custody" } }
             a href="#payload" { "Input and output" }
             a href="#history" { "History" }
         }

@@ -404,14 +404,16 @@ impl<'a> Drawing<'a> {
                 svg.t role="img" aria-label={ "Leases: " (format::visible(&label)) } {
                     @for lease in shown.iter().rev().take(LEASES_MAX) {
                         @let held = held(lease, self.end());
-                        @let (left, width) = self.bar(held.from, held.to);
-                        @match lease.ended {
-                            Some((_, LeaseEnd::Lost)) => {
-                                rect.box-bad fill="url(#hb)" x=(percent(left)) width=(percent(width)) y="5" height="16" rx="2" {}
-                            },
-                            _ => rect.hold x=(percent(left)) width=(percent(width)) y="5" height="16" rx="2" {}
+                        @let silent = self.silent_from(lease, held);
+                        @let (left, width) = self.bar(held.from, silent.unwrap_or(held.to));
+                        @if let Some(silent) = silent {
+                            @let (left, width) = self.bar(silent, held.to);
+                            rect.box-bad fill="url(#hb)" x=(percent(left)) width=(percent(width)) y="5" height="16" rx="2" {}
                         }
-                        @if width > 4.0 && !matches!(lease.ended, Some((_, LeaseEnd::Lost))) {
+                        @if silent != Some(held.from) {
+                            rect.hold x=(percent(left)) width=(percent(width)) y="5" height="16" rx="2" {}
+                        }
+                        @if width > 4.0 && silent != Some(held.from) {
                             text class="in" x=(percent(left)) y="17" dx="5" {
                                 "e" (lease.epoch)
                                 @if width > 14.0 {
@@ -424,6 +426,14 @@ impl<'a> Drawing<'a> {
                 span.du { (format::counted(self.leases.len() as u64, "lease", "leases")) }
             }
         }
+    }
+
+    /// From when on the holder of a lease that was lost was not heard of: a lease lives for so long after the last
+    /// sign of life.
+    fn silent_from(&self, lease: &Lease, held: Stretch) -> Option<Millis> {
+        let is_lost = matches!(lease.ended, Some((_, LeaseEnd::Lost)));
+        let ttl = self.view.app.current().lease_ttl_ms as Millis;
+        is_lost.then(|| (held.to - ttl).max(held.from))
     }
 
     fn row(&self, row: Row) -> Markup {
