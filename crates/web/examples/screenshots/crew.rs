@@ -161,7 +161,7 @@ impl<'a> Crew<'a> {
     /// What customers do at a moment: more and more of them, and now and then many at once.
     async fn trade(&mut self) {
         let (tick, rush) = (self.ticks, self.ticks % 170 < 14);
-        let uploads = 1 + self.die(3) + tick / 500 + if rush { 5 } else { 0 };
+        let uploads = 1 + self.die(3) + tick / 900 + if rush { 5 } else { 0 };
         let receipts = self.die(3);
         let first = tick * 10;
         self.submit("images", "thumbnail", (0..uploads).map(|number| json!({ "upload": first + number }))).await;
