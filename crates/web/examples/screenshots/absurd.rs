@@ -165,7 +165,7 @@ async fn steps(crew: &mut Crew<'_>) -> String {
         let write = |position: &u32| StepWrite {
             lease: flow.lease,
             position: *position,
-            name: if position % 50 == 0 {
+            name: if position.is_multiple_of(50) {
                 names[*position as usize / 50 % names.len()].clone()
             } else {
                 format!("step {}", position % 7)

@@ -41,7 +41,7 @@ impl Provider for Paper {
         let mut known = self.machines.lock().expect("nobody panics while holding it");
         let machine = Machine { kind: "m7g.large".into(), usage: Usage::OnDemand, cpu: 2, memory_mib: 8_192 };
         let made = (0..wanted.count).map(|number| ProviderMachine {
-            id: format!("i-{:06x}{number:02x}", known.len() * 7_919 + 0x0a31_00),
+            id: format!("i-{:06x}{number:02x}", known.len() * 7_919 + 0x000a_3100),
             token: Some(wanted.token.clone()),
             machine: machine.clone(),
         });
