@@ -129,7 +129,7 @@ async fn few(directory: &Path) -> Result<(), String> {
     signed_in(&browser, &site).await;
     let find = |name: &str| shots.iter().find(|shot| shot.name == name).cloned().ok_or(format!("no page {name}"));
     let mut large = Vec::new();
-    for (name, page, height) in [("overview", "overview", 920), ("run", "run-order", 1_060), ("runs", "runs", 860)] {
+    for (name, page, height) in [("overview", "overview", 920), ("run", "run-order", 1_060), ("runs", "runs", 790)] {
         let shot = find(page)?;
         for (is_dark, theme) in [(false, "light"), (true, "dark")] {
             let look = Look { width: 1_280, height, height_max: height, is_dark, scale: 1.0 };
