@@ -410,7 +410,7 @@ fn nothing(view: &View, asked: &Asked, found: &ListPage, excludes: Option<(usize
                 } @else { p.soft { a.link href=(asked.query.without("state").without("after").without("before").at(asked.path)) { "Show all" } } }
             }))
         } @else {
-            (teach(view, asked))
+            (submit::teach(view, asked.kind))
         }
     }
 }
@@ -421,50 +421,6 @@ fn token_link(asked: &Asked, index: usize) -> Markup {
     html! {
         a.token dir="auto" href=(asked.with("q", &asked.typed.without(index).to_string())) { (format::visible(&text)) " ×" }
     }
-}
-
-/// What makes the first run of a kind.
-fn teach(view: &View, asked: &Asked) -> Markup {
-    let (icon, what, kind, commands) = match asked.kind {
-        Some(ListedKind::Build) => {
-            let worker =
-                view.command("worker build --platform linux --recipe 'make && cp app \"$BATON_OUTPUT_DIR\"'", true);
-            (
-                "build",
-                "No build yet.",
-                "build",
-                vec![worker, view.command("submit --platform linux --output app", true)],
-            )
-        }
-        Some(ListedKind::Workflow) => (
-            "flow",
-            "No workflow yet.",
-            "workflow",
-            vec![view.command("workflow start process_order --queue orders", true)],
-        ),
-        Some(ListedKind::Run) | None => {
-            let worker = view.command("worker run --queue mail --type greet --exec 'cat'", true);
-            let submit = view.command("run submit greet --queue mail --input '\"hello\"'", true);
-            ("list", "No run yet.", "", vec![worker, submit])
-        }
-    };
-    parts::empty(
-        icon,
-        what,
-        html! {
-            @match commands.as_slice() {
-                [worker, submit] => {
-                    p.soft { "Start a worker, in a terminal:" } (parts::command(worker))
-                    p.soft { "and give it something to do, in another one:" } (parts::command(submit))
-                }
-                commands => {
-                    p.soft { "This makes the first one:" }
-                    @for command in commands { (parts::command(command)) }
-                }
-            }
-            p { a.link href=(view.href(&Query::default().with("kind", kind).at("/start"))) { "Step by step" } }
-        },
-    )
 }
 
 fn pager(asked: &Asked, found: &ListPage) -> Markup {

@@ -31,6 +31,50 @@ pub fn button(view: &View, entry: Entry) -> Markup {
     html! { a.btn.primary href=(view.href(&address)) { "Submit…" } }
 }
 
+/// What makes the first run of a kind.
+pub(super) fn teach(view: &View, kind: Option<ListedKind>) -> Markup {
+    let (icon, what, wanted, commands) = match kind {
+        Some(ListedKind::Build) => {
+            let worker =
+                view.command("worker build --platform linux --recipe 'make && cp app \"$BATON_OUTPUT_DIR\"'", true);
+            (
+                "build",
+                "No build yet.",
+                "build",
+                vec![worker, view.command("submit --platform linux --output app", true)],
+            )
+        }
+        Some(ListedKind::Workflow) => (
+            "flow",
+            "No workflow yet.",
+            "workflow",
+            vec![view.command("workflow start process_order --queue orders", true)],
+        ),
+        Some(ListedKind::Run) | None => {
+            let worker = view.command("worker run --queue mail --type greet --exec 'cat'", true);
+            let submit = view.command("run submit greet --queue mail --input '\"hello\"'", true);
+            ("list", "No run yet.", "", vec![worker, submit])
+        }
+    };
+    parts::empty(
+        icon,
+        what,
+        html! {
+            @match commands.as_slice() {
+                [worker, submit] => {
+                    p.soft { "Start a worker, in a terminal:" } (parts::command(worker))
+                    p.soft { "and give it something to do, in another one:" } (parts::command(submit))
+                }
+                commands => {
+                    p.soft { "This makes the first one:" }
+                    @for command in commands { (parts::command(command)) }
+                }
+            }
+            p { a.link href=(view.href(&Query::default().with("kind", wanted).at("/start"))) { "Step by step" } }
+        },
+    )
+}
+
 /// `/runs/new`
 pub async fn page(view: &View) -> Result<Page, Error> {
     view.caller.may(Scope::Submit, &view.namespace)?;
