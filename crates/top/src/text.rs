@@ -190,7 +190,7 @@ pub fn short_id(id: &str) -> String {
     format!("…{}", visible(&digits[cut..]))
 }
 
-/// A moment in the zone of whoever reads: `09:32:10`, with the day when that is another one than today.
+/// A moment in the reader's zone: `09:32:10`, with the day when that is another one than today.
 pub fn clock(at: Millis, now: Millis, zone: &TimeZone) -> String {
     let zoned = |at| Some(Timestamp::from_millisecond(at).ok()?.to_zoned(zone.clone()));
     let (Some(at), Some(now)) = (zoned(at), zoned(now)) else { return "never".into() };

@@ -54,7 +54,7 @@ pub async fn get(app: &App, caller: &Caller, namespace: Option<&str>) -> Result<
         }
         looked.entry(key).or_default().clone()
     };
-    // Whoever comes while somebody looks waits for what is found.
+    // A caller that comes during a look waits for its result.
     let mut last = place.lock().await;
     // Where time is moved by hand, nothing stays fresh.
     let is_fresh = |at: &Instant| at.elapsed() < FRESH && app.store.clock().fixed().is_none();

@@ -552,7 +552,7 @@ impl<'a> Drawing<'a> {
         html! { rect class=(class) x=(percent(left)) width=(percent(width)) y="8" height="10" rx="2" {} }
     }
 
-    /// Whether whoever began a step still holds the run.
+    /// Whether the worker that began a step still holds the run.
     fn is_under_way(&self, step: &StepOutline) -> bool {
         self.sheet.record.state.is_held() && step.epoch == self.sheet.record.epoch
     }

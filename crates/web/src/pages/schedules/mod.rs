@@ -131,7 +131,7 @@ fn in_words(cron: &str) -> Option<String> {
     Some(first.chain(letters).collect())
 }
 
-/// The next fires of a schedule: the first in full, the others for whoever points at it.
+/// The next fires of a schedule: the first in full, the others when somebody points at it.
 fn upcoming(view: &View, schedule: &ScheduleView) -> Markup {
     html! {
         @match schedule.next_fires.as_slice() {
