@@ -1,7 +1,9 @@
 //! `/runs`, `/builds` and `/workflows`: which runs, and what is each of them doing?
 
 mod act;
+mod chosen;
 pub mod filter;
+mod operation;
 pub mod row;
 pub mod submit;
 
@@ -21,7 +23,8 @@ use crate::parts::{self, icon};
 use crate::query::Query;
 use crate::view::View;
 
-pub use act::{forms, operation};
+pub use act::forms;
+pub use operation::page as operation;
 
 /// Rows of a page.
 const ROWS: usize = 100;
