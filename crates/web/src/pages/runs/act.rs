@@ -14,7 +14,7 @@ use maud::{Markup, html};
 
 use super::chosen::{Chosen, Counted, count};
 use super::operation::{self, progress_of};
-use super::{Asked, count_of, kept_fields, row, shown_count, submit};
+use super::{Asked, count_of, kept_fields, shown_count, submit};
 use crate::format;
 use crate::forms::{Form, own_path};
 use crate::page;
@@ -129,7 +129,7 @@ fn question(form: &Form, verb: BulkAction, counted: &Counted, once: &str) -> (St
         @if let Some(filter) = &counted.filter {
             p { "All runs that match " (parts::code(filter)) " and were submitted before now." }
         }
-        ul { @for (phase, count) in &counted.counts { li { (parts::state(row::shown(*phase))) " " (format::number(*count)) ": " (what_happens(verb, *phase)) } } }
+        ul { @for (phase, count) in &counted.counts { li { (parts::state(*phase)) " " (format::number(*count)) ": " (what_happens(verb, *phase)) } } }
         @if counted.left_out > 0 {
             p { (format::counted(counted.left_out, "other one", "other ones")) " cannot be " (words(verb).1) " and " (if counted.left_out == 1 { "is" } else { "are" }) " left alone." }
         }

@@ -5,6 +5,7 @@ mod forms;
 mod one;
 
 use baton_proto::{ScheduleFire, ScheduleView};
+use baton_server::service::lists::Phase;
 use baton_server::service::schedules::read::{self, PastFire};
 use baton_server::{Error, Page as Rows, Scope};
 use maud::{Markup, html};
@@ -12,7 +13,7 @@ use maud::{Markup, html};
 use crate::ask;
 use crate::format::{self, Precision};
 use crate::page::{Entry, Page, part};
-use crate::parts::{self, Shown, icon};
+use crate::parts::{self, icon};
 use crate::query::escape;
 use crate::view::View;
 
@@ -204,10 +205,10 @@ impl Outcome {
 
     fn icon(self) -> &'static str {
         match self {
-            Outcome::Completed => Shown::Completed.icon(),
-            Outcome::Failed => Shown::Failed.icon(),
-            Outcome::Cancelled => Shown::Cancelled.icon(),
-            Outcome::Live => Shown::Running.icon(),
+            Outcome::Completed => parts::state_icon(Phase::Completed),
+            Outcome::Failed => parts::state_icon(Phase::Failed),
+            Outcome::Cancelled => parts::state_icon(Phase::Cancelled),
+            Outcome::Live => parts::state_icon(Phase::Running),
             Outcome::LeftOut => "stop",
             Outcome::Gone => "plain",
         }
