@@ -17,6 +17,7 @@
 //! * [`custody`]: writes that came too late, and which of them are kept on record.
 //! * [`payload`]: what stands for a payload that is kept elsewhere.
 //! * [`pools`]: runners, claims of them, and how many there should be.
+//! * [`readable`]: lengths of time and counts in words for people.
 //! * [`statistics`]: numbers as series, and how they are put together.
 //! * [`token`]: credentials, derived or hashed.
 //! * [`trace`]: the traces that runs are part of, and how their spans are called.
@@ -41,6 +42,7 @@ pub mod order;
 pub mod payload;
 pub mod pools;
 pub mod rate;
+pub mod readable;
 pub mod retry;
 pub mod schedule;
 pub mod span;

@@ -35,8 +35,8 @@ const SUSPECT_WAIT: Duration = Duration::from_secs(5);
 /// The id of the key given in the settings.
 pub const SETTINGS_KEY_ID: &str = "settings";
 
-/// Stands where the id of an API key would for whoever has the machine that the server runs on: links that the server
-/// prints at its start may begin such sessions.
+/// Stands where the id of an API key would for anyone with access to the machine that the server
+/// runs on: links that the server prints at its start may begin such sessions.
 pub(crate) const OPERATOR: &str = "operator";
 
 /// Credentials that say by themselves who is calling. A client certificate is for those without.

@@ -13,6 +13,16 @@ use crate::http::{Peer, ThroughProxy, whole_body};
 use crate::service::builds::Reader;
 use crate::{App, Caller, Error, proxies};
 
+/// Tells servers of one process apart, for memories that a face keeps beside them.
+pub fn server_mark(app: &App) -> usize {
+    Arc::as_ptr(&app.store).cast::<()>() as usize
+}
+
+/// True when other servers may change what this one shows.
+pub fn is_store_shared(app: &App) -> bool {
+    app.store.is_shared()
+}
+
 /// Where a request comes from: the other end of the connection, or what a trusted proxy says.
 pub fn address(extensions: &Extensions) -> Option<IpAddr> {
     extensions.get::<Peer>().map(|peer| peer.0)

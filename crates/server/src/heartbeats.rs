@@ -46,7 +46,7 @@ impl Heartbeats {
 }
 
 fn push<T>(kept: &mut VecDeque<T>, most: usize, every: Millis, now: Millis, at: impl Fn(&T) -> Millis, new: T) {
-    // A clock that was set back begins anew.
+    // The clock was set back, so what was noted before would lie in the future.
     if kept.back().is_some_and(|last| at(last) > now) {
         kept.clear();
     }

@@ -267,7 +267,7 @@ pub async fn run(
     Ok(())
 }
 
-/// Says where the dashboard is. Whoever starts the server at a terminal of this machine gets a link that signs in; what goes
+/// Says where the dashboard is. A person who starts the server at a terminal gets a link that signs in; what goes
 /// to a log may be read by others, who get one only with the first key, which is as good.
 async fn tell_of_dashboard(app: &App, address: std::net::SocketAddr, is_first_start: bool) {
     let origin = format!("{}://{address}", app.settings.scheme());

@@ -297,7 +297,7 @@ impl Metrics {
     }
 
     fn register(&self, book: &mut Book<'_>) {
-        let help = "Those who listen to events at this server, webhooks not among them";
+        let help = "Listeners to events at this server, not counting webhooks";
         book.add("event_listeners", &[], help, self.event_listeners.clone());
         let help = "Events that were written because somebody listens";
         book.add("events_written", &[], help, self.events_written.clone());

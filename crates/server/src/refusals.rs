@@ -188,7 +188,7 @@ fn taken(waiting: &Waiting, store: &dyn Store) -> Vec<LateWrite> {
     batch
 }
 
-/// Notes a batch, and tells those who listen. What cannot be noted for long is lost: the calls were refused all the same.
+/// Notes a batch, and tells listeners. What cannot be noted for long is lost: the calls were refused all the same.
 async fn note_batch(store: &dyn Store, events: &Events, mut batch: Vec<LateWrite>) {
     for _ in 0..TRIES_MAX {
         match store.note_refused(batch.clone()).await {

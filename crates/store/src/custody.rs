@@ -1,7 +1,7 @@
 //! Custody: which leases a run had, and which writes were refused because their lease was over.
 //!
 //! Refusals are noted beside the calls that were refused, in batches. What wants the same under the same lease is one row with
-//! a count, and a run has at most [`REFUSED_MAX`] rows: whoever repeats what is refused fills no disk.
+//! a count, and a run has at most [`REFUSED_MAX`] rows: a caller that repeats a refused write fills no disk.
 
 use std::collections::{HashMap, HashSet};
 

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::{Scope, StoreResult};
 
-/// Most sessions of a key: whoever begins another ends the one that was not seen for longest.
+/// Most sessions of a key: beginning another ends the one that was not seen for longest.
 pub const SESSIONS_MAX: usize = 100;
 /// Most links of a key that wait to be used.
 pub const SIGNIN_LINKS_MAX: usize = 20;
@@ -96,7 +96,7 @@ pub trait Sessions: Send + Sync {
     async fn end_sessions(&self, key_id: &str) -> StoreResult<u64>;
     /// Keeps a link. Returns until when it is good.
     async fn add_signin_link(&self, link: NewSigninLink) -> StoreResult<Millis>;
-    /// Uses up a link. Whoever comes first hears whose session it begins.
+    /// Uses up a link. The first caller hears whose session it begins.
     async fn use_signin_link(&self, token: &Hash) -> StoreResult<Option<SessionHolder>>;
     /// Deletes sessions that are over or were not seen for `idle_ms`, and links that are over: at most `limit` of each.
     async fn forget_sessions(&self, idle_ms: Millis, limit: usize) -> StoreResult<u64>;

@@ -51,11 +51,14 @@ async fn postgres_understands_its_statements() {
 
 #[test]
 fn every_file_is_used_by_the_store_it_is_named_for() {
-    let used = |statements: &[(&str, &str)]| statements.iter().map(|(name, _)| (*name).to_owned()).collect();
-    let (by_sqlite, by_postgres): (BTreeSet<String>, BTreeSet<String>) = (used(sqlite::SQL), used(postgres::SQL));
+    let used = |statements: &[(&'static str, &str)], ends: &[&'static str]| -> BTreeSet<&str> {
+        statements.iter().map(|(name, _)| *name).chain(ends.iter().copied()).collect()
+    };
+    let by_sqlite = used(sqlite::SQL, sqlite::SQL_ENDS);
+    let by_postgres = used(postgres::SQL, postgres::SQL_ENDS);
     for name in files("sql") {
         let expected = (!name.ends_with(".pg.sql"), !name.ends_with(".sqlite.sql"));
-        let found = (by_sqlite.contains(&name), by_postgres.contains(&name));
+        let found = (by_sqlite.contains(&*name), by_postgres.contains(&*name));
         assert_eq!(found, expected, "{name} is to be used by (SQLite, PostgreSQL)");
     }
 }

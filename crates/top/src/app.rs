@@ -1,15 +1,18 @@
 //! The state of the screen, and what keys and answers make of it. Pure: no terminal, no network, no clock.
 
+mod answers;
+mod wants;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use baton::proto::{
     Explanation, HistoryEvent, ListedClaim, PoolView, QueueView, RunView, RunnerView, Statistics, WaitReason,
     WorkerView,
 };
-use baton::{ClientError, RunFilter, State, StepView};
+use baton::{ClientError, RunFilter, StepView};
 use baton_core::Millis;
 
-use crate::ask::{Answer, Ask, Lane, Named};
+use crate::ask::{Lane, Named};
 use crate::filter::{Filter, Tab, runs_of};
 use crate::keys::Command;
 use crate::rows;
@@ -319,202 +322,11 @@ impl App {
         }
     }
 
-    /// What to ask the server for, most important first.
-    pub fn wants(&self, now: Millis) -> Vec<Ask> {
-        let mut asks = Vec::new();
-        match self.open() {
-            Some(details) => self.wants_of(&details.subject, details.pane, &mut asks),
-            None => self.wants_of_list(now, &mut asks),
-        }
-        asks.push(Ask::Numbers);
-        // Totals and names: everywhere.
-        for ask in [Ask::Queues, Ask::Workers("ONLINE"), Ask::Workers("DRAINING")] {
-            if !asks.contains(&ask) {
-                asks.push(ask);
-            }
-        }
-        asks
-    }
-
-    fn wants_of_list(&self, now: Millis, asks: &mut Vec<Ask>) {
-        match self.view {
-            View::Queues => {
-                asks.push(Ask::Queues);
-                asks.push(Ask::Workers("ONLINE"));
-                asks.extend(rows::queues_to_sample(self).into_iter().map(Ask::Types));
-            }
-            View::Runs => {
-                asks.extend(self.wanted_runs().map(Ask::Runs));
-                if let Some(Subject::Run(id)) = self.subject()
-                    && self.run(&id).is_some_and(|run| run.state == State::Pending)
-                {
-                    asks.push(Ask::Why(id));
-                }
-                asks.extend(rows::lanes_to_explain(self, now).into_iter().map(|(lane, id)| Ask::WhyLane(lane, id)));
-            }
-            View::Workers => {
-                asks.extend(["ONLINE", "DRAINING", "OFFLINE"].map(Ask::Workers));
-            }
-            View::Pools => asks.push(Ask::Pools),
-        }
-    }
-
-    fn wants_of(&self, subject: &Subject, pane: Pane, asks: &mut Vec<Ask>) {
-        match subject {
-            Subject::Run(id) if pane == Pane::Log => {
-                asks.push(Ask::Run(id.clone()));
-                if self.facts.about.no_log.is_none() {
-                    let last = self.facts.about.log.last().map_or(0, |(number, _)| *number);
-                    asks.push(Ask::Log(id.clone(), last));
-                }
-            }
-            Subject::Run(id) => {
-                asks.extend([Ask::Run(id.clone()), Ask::Why(id.clone()), Ask::History(id.clone())]);
-                if !self.facts.about.has_no_steps {
-                    asks.push(Ask::Steps(id.clone()));
-                }
-            }
-            Subject::Worker(id) => asks.extend([Ask::Worker(id.clone()), Ask::HeldBy(id.clone())]),
-            Subject::Queue(queue) => asks.extend([Ask::Queues, Ask::Types(queue.clone())]),
-            Subject::Pool(pool) => {
-                asks.extend([Ask::Pool(pool.clone()), Ask::Claims(pool.clone()), Ask::Machines(pool.clone())]);
-            }
-        }
-    }
-
     /// A run that is on the screen.
     pub fn run(&self, id: &str) -> Option<&RunView> {
         let open = self.facts.about.run.iter();
         let listed = self.facts.runs.iter().flat_map(|(_, runs)| runs);
         open.chain(listed).find(|run| run.id == id)
-    }
-
-    /// Takes in what the server has said.
-    pub fn take(&mut self, ask: Ask, answer: Result<Answer, ClientError>, now: Millis) {
-        match answer {
-            Ok(answer) => {
-                self.link = Link::Live;
-                self.take_answer(ask, answer, now);
-                rows::keep_place(self);
-            }
-            Err(error) => self.take_refusal(&ask, &error, now),
-        }
-    }
-
-    fn is_open(&self, subject: &Subject) -> bool {
-        self.open().is_some_and(|details| details.subject == *subject)
-    }
-
-    fn take_answer(&mut self, ask: Ask, answer: Answer, now: Millis) {
-        let facts = &mut self.facts;
-        match (ask, answer) {
-            (_, Answer::Numbers(numbers)) => {
-                facts.numbers = Some(numbers);
-                facts.no_numbers = None;
-            }
-            (_, Answer::Queues(queues)) => facts.queues = Some(queues),
-            (Ask::Runs(filter), Answer::Runs(page)) => {
-                if self.wanted_runs().as_ref() == Some(&filter) {
-                    self.facts.next = page.next_cursor;
-                    self.facts.runs = Some((filter, page.runs));
-                }
-            }
-            (Ask::Workers(status), Answer::Workers(page)) => {
-                facts.workers.insert(status, page.workers);
-            }
-            (_, Answer::Pools(page)) => facts.pools = Some(page.pools),
-            (Ask::WhyLane(lane, _), Answer::Why(why)) => {
-                let reason = why.reasons.into_iter().next();
-                facts.why.insert(lane, Why { reason, at: now });
-            }
-            (Ask::Why(id), Answer::Why(why)) => {
-                if self.is_open(&Subject::Run(id)) {
-                    self.facts.about.explanation = Some(why);
-                } else {
-                    self.facts.chosen = Some(why);
-                }
-            }
-            (Ask::Types(queue), Answer::Types(page)) => {
-                // What is due later need not be served yet.
-                let due = page.runs.into_iter().filter(|run| run.due_at.0 <= now);
-                facts.types.insert(queue, due.map(|run| run.kind).collect());
-            }
-            (Ask::Log(id, after), Answer::Log(lines)) => {
-                let log = &mut self.facts.about.log;
-                // An answer that comes twice adds nothing.
-                let last = log.last().map_or(0, |(number, _)| *number);
-                if self.details.last().is_some_and(|open| open.subject == Subject::Run(id)) && after == last {
-                    log.extend(lines);
-                    let over = log.len().saturating_sub(LOG_LINES_MAX);
-                    log.drain(..over);
-                }
-            }
-            (ask, answer) => {
-                if ask.subject().is_some_and(|subject| self.is_open(&subject)) {
-                    self.take_about(answer);
-                }
-            }
-        }
-    }
-
-    fn take_about(&mut self, answer: Answer) {
-        let about = &mut self.facts.about;
-        match answer {
-            Answer::Run(run) => about.run = Some(*run),
-            Answer::History(history) => about.history = history.events,
-            Answer::Steps(steps) => about.steps = steps,
-            Answer::Worker(worker) => about.worker = Some(*worker),
-            Answer::HeldBy(page) => about.held = page.runs,
-            Answer::Pool(pool) => about.pool = Some(*pool),
-            Answer::Claims(page) => about.claims = page.claims,
-            Answer::Machines(page) => about.machines = page.runners,
-            Answer::Numbers(_)
-            | Answer::Queues(_)
-            | Answer::Runs(_)
-            | Answer::Workers(_)
-            | Answer::Pools(_)
-            | Answer::Why(_)
-            | Answer::Types(_)
-            | Answer::Log(_) => {}
-        }
-    }
-
-    fn take_refusal(&mut self, ask: &Ask, error: &ClientError, now: Millis) {
-        let is_open = ask.subject().is_some_and(|subject| self.is_open(&subject));
-        let status = match error {
-            ClientError::Refused { status, .. } => Some(*status),
-            ClientError::Unreachable(_)
-            | ClientError::Untrusted(_)
-            | ClientError::Decode(_)
-            | ClientError::Invalid(_) => None,
-        };
-        match (ask, status) {
-            // It is no workflow, or the server keeps gRPC to itself: there is nothing to show, and no reason to complain.
-            (Ask::Steps(_), _) => self.facts.about.has_no_steps |= is_open,
-            (Ask::Log(..), Some(404)) if is_open => {
-                self.facts.about.no_log = Some("This run has no log: only builds have one.".into());
-            }
-            (Ask::Numbers, Some(404)) => {
-                self.facts.no_numbers = Some("this server is too old to know rates".into());
-            }
-            (Ask::Why(_) | Ask::WhyLane(..) | Ask::Types(_), Some(404)) => {}
-            (_, Some(404)) if is_open => self.facts.about.gone = Some(error.to_string()),
-            (_, Some(401)) | (_, Some(403)) if error.code() != Some("forbidden") => {
-                self.link = Link::Refused(error.to_string());
-            }
-            (Ask::Runs(_), Some(400..=422)) => self.say(Mood::Bad, error.to_string(), now),
-            (Ask::Numbers, _) => self.facts.no_numbers = Some(error.to_string()),
-            _ => self.say(Mood::Bad, error.to_string(), now),
-        }
-    }
-
-    /// Nobody answers, and the next try comes after `pause`.
-    pub fn lost(&mut self, error: &ClientError, now: Millis, pause: Millis) {
-        let since = match &self.link {
-            Link::Lost { since, .. } => *since,
-            Link::Live | Link::Refused(_) => now,
-        };
-        self.link = Link::Lost { since, next: now + pause, why: error.to_string() };
     }
 
     /// Says something at the bottom.
@@ -529,20 +341,5 @@ impl App {
             Err(error) => self.say(Mood::Bad, error.to_string(), now),
         }
         Command::Refresh
-    }
-}
-
-impl Ask {
-    /// What an answer tells about, when it is about one thing.
-    pub fn subject(&self) -> Option<Subject> {
-        match self {
-            Ask::Run(id) | Ask::History(id) | Ask::Steps(id) | Ask::Log(id, _) | Ask::Why(id) => {
-                Some(Subject::Run(id.clone()))
-            }
-            Ask::Worker(id) | Ask::HeldBy(id) => Some(Subject::Worker(id.clone())),
-            Ask::Pool(pool) | Ask::Claims(pool) | Ask::Machines(pool) => Some(Subject::Pool(pool.clone())),
-            Ask::Types(queue) => Some(Subject::Queue(queue.clone())),
-            Ask::Numbers | Ask::Queues | Ask::Runs(_) | Ask::Workers(_) | Ask::Pools | Ask::WhyLane(..) => None,
-        }
     }
 }

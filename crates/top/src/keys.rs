@@ -16,7 +16,7 @@ pub enum Command {
     Quit,
     /// Stop, as Ctrl-Z says.
     Suspend,
-    /// Draw everything anew.
+    /// Redraw everything.
     Redraw,
     /// Ask the server now.
     Refresh,

@@ -111,7 +111,7 @@ pub fn subjects(app: &App) -> Vec<Subject> {
     match app.view {
         View::Queues => queues(app).into_iter().map(|queue| Subject::Queue(Named::queue(queue))).collect(),
         View::Runs => runs(app).into_iter().map(|run| Subject::Run(run.id.clone())).collect(),
-        // Whoever is in trouble is sorted at the moment of drawing; that moment is kept.
+        // Rows in trouble are sorted at the moment of drawing; that moment is kept.
         View::Workers => {
             workers(app, app.drawn_at).into_iter().map(|worker| Subject::Worker(worker.id.clone())).collect()
         }

@@ -45,8 +45,8 @@ impl Taken {
         Terminal::new(CrosstermBackend::new(stdout()))
     }
 
-    /// Empties the screen, so that all of it is drawn anew. `Terminal::clear` would ask the terminal where its cursor is, and the
-    /// answer would come between the keys.
+    /// Empties the screen, so that all of it is redrawn. `Terminal::clear` would ask the terminal where
+    /// its cursor is, and the answer would come between the keys.
     pub fn redraw(screen: &mut Screen) -> io::Result<()> {
         let size = screen.size()?;
         screen.resize(Rect::from((Position::ORIGIN, size)))

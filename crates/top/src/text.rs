@@ -1,6 +1,7 @@
 //! How texts, numbers and times are written here. Nothing that comes from a server reaches the terminal any other way.
 
 use baton_core::Millis;
+pub use baton_core::readable::{counted, duration, number};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use unicode_segmentation::UnicodeSegmentation;
@@ -9,7 +10,6 @@ use unicode_width::UnicodeWidthStr;
 const SECOND: Millis = 1_000;
 const MINUTE: Millis = 60 * SECOND;
 const HOUR: Millis = 60 * MINUTE;
-const DAY: Millis = 24 * HOUR;
 /// Marks on top of one letter that are shown. Some texts pile up hundreds.
 const MARKS_MAX: usize = 3;
 /// Characters of one text that are looked at: no line of a terminal has room for more.
@@ -114,27 +114,6 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// A length of time in two units at most: `0.4 s`, `58 s`, `2 min 14 s`, `3 h 02 min`, `17 d`.
-pub fn duration(ms: Millis) -> String {
-    let ms = ms.max(0);
-    match ms {
-        0..100 => format!("{ms} ms"),
-        100..9_950 => format!("{}.{} s", (ms + 50) / SECOND, (ms + 50) % SECOND / 100),
-        9_950..59_500 => format!("{} s", (ms + 500) / SECOND),
-        59_500..HOUR => two(ms.max(MINUTE), MINUTE, "min", SECOND, "s"),
-        HOUR..DAY => two(ms, HOUR, "h", MINUTE, "min"),
-        _ if ms < 10 * DAY => two(ms, DAY, "d", HOUR, "h"),
-        _ => format!("{} d", number((ms / DAY) as u64)),
-    }
-}
-
-fn two(ms: Millis, large: Millis, large_name: &str, small: Millis, small_name: &str) -> String {
-    match ms % large / small {
-        0 => format!("{} {large_name}", ms / large),
-        rest => format!("{} {large_name} {rest:02} {small_name}", ms / large),
-    }
-}
-
 /// How long ago something was, in whole seconds: it ticks.
 pub fn age(ms: Millis) -> String {
     match ms {
@@ -152,24 +131,6 @@ pub fn countdown(ms: Millis) -> String {
         ms if ms < MINUTE => format!("{} s", ms / SECOND),
         ms => duration(ms),
     }
-}
-
-/// A count: `1,284`.
-pub fn number(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// `1 run`, `2 runs`.
-pub fn counted(count: u64, one: &str, many: &str) -> String {
-    format!("{} {}", number(count), if count == 1 { one } else { many })
 }
 
 /// Something that is measured and not counted: `0.02`, `5.0`, `1,240`.
@@ -190,7 +151,7 @@ pub fn short_id(id: &str) -> String {
     format!("…{}", visible(&digits[cut..]))
 }
 
-/// A moment in the zone of whoever reads: `09:32:10`, with the day when that is another one than today.
+/// A moment in the reader's zone: `09:32:10`, with the day when that is another one than today.
 pub fn clock(at: Millis, now: Millis, zone: &TimeZone) -> String {
     let zoned = |at| Some(Timestamp::from_millisecond(at).ok()?.to_zoned(zone.clone()));
     let (Some(at), Some(now)) = (zoned(at), zoned(now)) else { return "never".into() };
@@ -220,6 +181,8 @@ pub fn sparkline(values: &[Option<f64>], columns: usize, is_ascii: bool) -> Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const DAY: Millis = 24 * HOUR;
 
     #[test]
     fn what_steers_a_terminal_becomes_a_picture() {
@@ -273,11 +236,6 @@ mod tests {
 
     #[test]
     fn times_and_numbers_are_short() {
-        let durations =
-            [(-5, "0 ms"), (440, "0.4 s"), (58_400, "58 s"), (134_000, "2 min 14 s"), (10_920_000, "3 h 02 min")];
-        for (ms, text) in durations {
-            assert_eq!(duration(ms), text);
-        }
         let ages = [(0, "now"), (59_999, "59 s"), (61_000, "1 min 01 s"), (700_000, "11 min")];
         for (ms, text) in ages {
             assert_eq!(age(ms), text);
@@ -286,7 +244,6 @@ mod tests {
         for (ms, text) in countdowns {
             assert_eq!(countdown(ms), text);
         }
-        assert_eq!((number(0), number(1_284), number(1_000_000)), ("0".into(), "1,284".into(), "1,000,000".into()));
         assert_eq!(
             (amount(0.0), amount(0.04), amount(5.25), amount(12.0)),
             ("0".into(), "0.04".into(), "5.2".into(), "12".into())

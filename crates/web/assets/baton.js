@@ -374,7 +374,7 @@
     if (fetching || !follows || end() <= log.dataset.last) return;
     fetching = true;
     try {
-      // Whoever is far behind goes on near the end.
+      // A reader that is far behind goes on near the end.
       if (end() - log.dataset.last > LINES_MAX) { log.replaceChildren(); log.dataset.last = end() - 1000; }
       const answer = await fetch(`${log.dataset.lines}&after=${log.dataset.last}`);
       if (!answer.ok) return;

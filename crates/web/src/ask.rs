@@ -2,7 +2,7 @@
 
 use axum::extract::FromRequestParts;
 use axum::response::{IntoResponse, Response};
-use baton_server::{App, Error};
+use baton_server::{App, Error, Scope};
 use http::StatusCode;
 use http::request::Parts;
 use maud::{Markup, html};
@@ -44,6 +44,28 @@ impl Asking {
             }
             Err(error) => refusal(&error),
         }
+    }
+
+    /// The form about something that is there, once the caller may use it and it was read. It names the namespace.
+    pub async fn about<T>(
+        &self,
+        entry: Entry,
+        from: (&str, &str),
+        action: &str,
+        scope: Scope,
+        read: impl Future<Output = Result<T, Error>>,
+        dialog: impl FnOnce(&T) -> Dialog<'static>,
+    ) -> Response {
+        let known = match self.view.caller.may(scope, &self.view.namespace) {
+            Ok(()) => read.await,
+            Err(error) => Err(error),
+        };
+        let asked = known.as_ref().map_err(Clone::clone).map(|known| {
+            let dialog = dialog(known);
+            let body = html! { (parts::hidden_namespace(&self.view)) (dialog.body) };
+            Dialog { action, body, ..dialog }
+        });
+        self.answer(entry, from, asked)
     }
 
     fn fragment(&self, dialog: &Markup) -> Response {

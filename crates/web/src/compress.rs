@@ -1,4 +1,4 @@
-//! Pages, the stylesheet and the script are sent compressed to those who take it: a list of runs is a tenth as large then.
+//! Pages, the stylesheet and the script are sent compressed to browsers that accept it: a list of runs is a tenth as large then.
 //! That the length of a page says something of what is in it is known; its forms are guarded by more than their mark.
 
 use std::io::Write;

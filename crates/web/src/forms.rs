@@ -3,11 +3,11 @@
 use axum::extract::{FromRequest, Request};
 use axum::response::{IntoResponse, Redirect, Response};
 use baton_proto::NAMESPACE_DEFAULT;
-use baton_server::{App, Error, face};
+use baton_server::{App, Caller, Error, face};
 use http::header::ACCEPT;
 use http::{Extensions, HeaderMap};
 
-use crate::query::Query;
+use crate::query::{Query, escape};
 use crate::session::{CSRF, Visitor};
 
 /// A form of somebody with a session. Comes after nothing: it authenticates before it reads the body.
@@ -39,6 +39,16 @@ impl FromRequest<App> for Form {
     }
 }
 
+/// What a form is about, and who sent it.
+pub struct About<'a> {
+    /// Who.
+    pub caller: &'a Caller,
+    /// The namespace of what it is about.
+    pub namespace: &'a str,
+    /// Where one goes on.
+    pub next: String,
+}
+
 /// True for a request of the script, which wants JSON.
 pub fn is_scripted(headers: &HeaderMap) -> bool {
     headers.get(ACCEPT).is_some_and(|accept| accept == "application/json")
@@ -53,6 +63,14 @@ impl Form {
     /// The namespace that it is about: the one it names, or the caller's own.
     pub fn namespace(&self) -> &str {
         self.get("ns").or(self.visitor.caller.namespace.as_deref()).unwrap_or(NAMESPACE_DEFAULT)
+    }
+
+    /// What it is about, when one goes on at this path of its namespace.
+    pub fn about(&self, path: &str) -> About<'_> {
+        let caller = &*self.visitor.caller;
+        let (namespace, own) = (self.namespace(), caller.namespace.as_deref().unwrap_or(NAMESPACE_DEFAULT));
+        let next = if namespace == own { path.to_owned() } else { format!("{path}?ns={}", escape(namespace)) };
+        About { caller, namespace, next }
     }
 
     /// How it went: a sentence for the script, or the page where one goes on.

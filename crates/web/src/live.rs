@@ -13,7 +13,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use baton_core::Millis;
-use baton_server::{App, Error};
+use baton_server::{App, Error, face};
 use bytes::Bytes;
 use futures_util::stream;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -104,7 +104,7 @@ pub async fn follow(State(app): State<App>, visitor: Visitor, headers: HeaderMap
 /// The pages that those who look at the same share. The first one has them made.
 fn shared(view: &View, place: Place, address: String) -> Result<watch::Receiver<Option<Shot>>, Error> {
     let key = Key {
-        server: Arc::as_ptr(&view.app.store).cast::<()>() as usize,
+        server: face::server_mark(&view.app),
         key_id: view.caller.key_id.clone(),
         scopes: format!("{:?}", view.caller.scopes),
         namespace: view.namespace.clone(),
@@ -146,7 +146,7 @@ async fn make(mut view: View, place: Place, shots: watch::Sender<Option<Shot>>, 
             shots.send_replace(Some(Shot { at: view.now, title, split, number }));
         }
         let pause = PAUSE_MIN.max(began.elapsed() * PAUSE_FACTOR);
-        let longest = if view.app.store.is_shared() { quiet.min(SHARED).max(pause) } else { quiet.max(pause) };
+        let longest = if face::is_store_shared(&view.app) { quiet.min(SHARED).max(pause) } else { quiet.max(pause) };
         tokio::time::sleep(pause).await;
         while view.app.changes.count() == changes && began.elapsed() < longest && !is_over(&view, &shots) {
             tokio::time::sleep(LOOK).await;

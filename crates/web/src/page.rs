@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use baton_proto::NAMESPACE_DEFAULT;
 use baton_server::Scope;
+use baton_server::service::health;
 use http::StatusCode;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -223,7 +224,7 @@ fn navigation(view: &View, entry: Entry) -> Markup {
             a.nav-more href=(view.href("/more")) aria-current=[is_below_more(entry).then_some("page")] { (icon("menu")) "More" }
             footer {
                 span.cut { (view.app.settings.listen) } br;
-                (env!("CARGO_PKG_VERSION")) " · " (if view.app.store.kind() == "sqlite" { "SQLite" } else { "PostgreSQL" })
+                (env!("CARGO_PKG_VERSION")) " · " (if health::store_kind(&view.app) == "sqlite" { "SQLite" } else { "PostgreSQL" })
                 br; a.link href="/openapi.json" { "API" }
                 form.inline method="post" action="/signout" { (crate::parts::hidden_csrf()) button.linkish { "Sign out" } }
             }

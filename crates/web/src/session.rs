@@ -104,7 +104,7 @@ impl FromRequestParts<App> for Visitor {
     }
 }
 
-/// Why there is no answer, for whoever asked.
+/// Why there is no answer, for the caller.
 fn refused(headers: &HeaderMap, error: &Error) -> Response {
     if wants_page(headers) { crate::pages::refusal(error) } else { error.clone().into_response() }
 }

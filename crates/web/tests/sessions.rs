@@ -193,7 +193,7 @@ async fn a_session_that_somebody_else_chose_is_not_taken() {
     let answer = site.send("POST", "/signin", &[("cookie", &chosen)], &format!("key={KEY}")).await;
     assert_ne!(answer.session(), chosen);
     assert!(!site.lets_in(&chosen).await);
-    // Nor one that is real: it ends, and whoever has it too sees nothing.
+    // Nor one that is real: it ends, and anyone else who has it sees nothing.
     let reader = site.key(&["read"]).await;
     let theirs = site.sign_in(&reader.key).await;
     let answer = site.send("POST", "/signin", &[("cookie", &theirs)], &format!("key={KEY}")).await;
@@ -322,7 +322,7 @@ async fn guessing_is_slowed_down() {
     }
     assert!(statuses.starts_with(&[403, 403]) && statuses.contains(&429), "{statuses:?}");
     assert_eq!(site.send("POST", "/signin/once/bi_guess", &[BROWSER], "").await.status, 429);
-    // Whoever has a good key is let in all the same.
+    // A caller with a good key is let in all the same.
     let cookie = site.sign_in(KEY).await;
     assert!(site.lets_in(&cookie).await);
     let log = site.client.audit_log(None, None).await.unwrap().lines;

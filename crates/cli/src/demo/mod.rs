@@ -115,7 +115,7 @@ pub async fn demo(args: DemoArgs) -> Result<(), Exit> {
         screen: Screen::new(WORKER_NAMES.len(), pace.runs),
         pace,
         runs: Vec::new(),
-        falls: Vec::new(),
+        outages: Vec::new(),
     };
     story.screen.log(format!("a server on {}, leases of {} ms", server.url, pace.lease_ttl_ms));
     let build = BuildStory::start(&server, directory.path(), story.screen.log_alone(), pace.longest)?;

@@ -26,12 +26,12 @@ const ZOMBIE: usize = 2;
 const LOOK: Duration = Duration::from_millis(50);
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A worker that fell, and what became of its runs.
+/// A worker that went silent, and what became of its runs.
 #[derive(Debug)]
-pub struct Fall {
+pub struct Outage {
     /// Which worker.
     pub worker: usize,
-    /// The incarnation that fell.
+    /// The incarnation that went silent.
     pub worker_id: String,
     at: Instant,
     at_clock: Millis,
@@ -41,7 +41,8 @@ pub struct Fall {
     pub runs: Vec<String>,
     /// When the last of them was completed elsewhere.
     pub recovered: Option<Duration>,
-    /// How many of them were completed under another epoch. The rest it had reported in the very moment in which it fell.
+    /// How many of them were completed under another epoch. The rest it had reported in the very moment in which it
+    /// went silent.
     lost: usize,
 }
 
@@ -55,7 +56,7 @@ pub struct Story {
     pub pace: Pace,
     /// Identifiers of the runs, in the order of submission.
     pub runs: Vec<String>,
-    pub falls: Vec<Fall>,
+    pub outages: Vec<Outage>,
 }
 
 impl Story {
@@ -73,23 +74,23 @@ impl Story {
             self.open(VICTIM, end).await?;
             self.pump(Instant::now() + look, |_| false).await;
         }
-        self.fell(VICTIM, Fate::Killed, libc::SIGKILL, end).await?;
-        self.fell(ZOMBIE, Fate::Frozen, libc::SIGSTOP, end).await?;
+        self.silence(VICTIM, Fate::Killed, libc::SIGKILL, end).await?;
+        self.silence(ZOMBIE, Fate::Frozen, libc::SIGSTOP, end).await?;
         while !self.is_over() && Instant::now() < end {
             self.pump(Instant::now() + LOOK, |_| false).await;
-            for fall in 0..self.falls.len() {
-                self.look_at(fall).await?;
+            for outage in 0..self.outages.len() {
+                self.look_at(outage).await?;
             }
         }
         Ok(())
     }
 
     fn is_over(&self) -> bool {
-        let recovered = self.falls.iter().all(|fall| fall.recovered.is_some());
+        let recovered = self.outages.iter().all(|outage| outage.recovered.is_some());
         let refused = self.board.refusals.iter().filter(|refusal| refusal.worker == ZOMBIE).count();
         // Long work is given up when the zombie hears that its lease is over: then it may report what was done by then, and no more.
-        let expected = |fall: &Fall| if self.pace.look.is_some() { fall.lost.min(1) } else { fall.lost };
-        let zombie_spoke = self.falls.iter().any(|fall| fall.worker == ZOMBIE && refused >= expected(fall));
+        let expected = |outage: &Outage| if self.pace.look.is_some() { outage.lost.min(1) } else { outage.lost };
+        let zombie_spoke = self.outages.iter().any(|outage| outage.worker == ZOMBIE && refused >= expected(outage));
         // A worker that was killed may have taken the news of its last completion with it, so that one is not counted.
         recovered && zombie_spoke && self.board.rows.iter().all(|row| row.fate == Fate::Killed || row.held.is_empty())
     }
@@ -131,7 +132,7 @@ impl Story {
     }
 
     /// Waits until the worker has just got a run, which it will hold for most of its time, and sends it the signal.
-    async fn fell(&mut self, worker: usize, fate: Fate, signal: i32, end: Instant) -> Result<(), Exit> {
+    async fn silence(&mut self, worker: usize, fate: Fate, signal: i32, end: Instant) -> Result<(), Exit> {
         // Where somebody looks at one, it is that which has to be lost.
         let is_watched = self.pace.look.is_some() && fate == Fate::Killed;
         let before = if is_watched { BTreeMap::new() } else { self.board.rows[worker].held.clone() };
@@ -148,7 +149,7 @@ impl Story {
         let what = if fate == Fate::Killed { "kill -KILL" } else { "kill -STOP" };
         let held = self.board.names_of(self.board.rows[worker].held.keys());
         self.screen.log(format!("{what} {pid}: {name} falls silent with {held} in its hands"));
-        self.falls.push(Fall {
+        self.outages.push(Outage {
             worker,
             worker_id,
             at,
@@ -161,27 +162,27 @@ impl Story {
         Ok(())
     }
 
-    /// Asks the server what has become of a worker that fell, and of its runs.
+    /// Asks the server what has become of a worker that went silent, and of its runs.
     async fn look_at(&mut self, index: usize) -> Result<(), Exit> {
-        let fall = &mut self.falls[index];
-        let row = &self.board.rows[fall.worker];
-        if fall.noticed.is_none() {
-            if self.client.worker(&fall.worker_id).await?.status == "OFFLINE" {
-                let after = fall.at.elapsed();
-                fall.noticed = Some(after);
+        let outage = &mut self.outages[index];
+        let row = &self.board.rows[outage.worker];
+        if outage.noticed.is_none() {
+            if self.client.worker(&outage.worker_id).await?.status == "OFFLINE" {
+                let after = outage.at.elapsed();
+                outage.noticed = Some(after);
                 // By now everything it said before has been read, so what is left is what it really held.
-                fall.runs = row.held.keys().cloned().collect();
-                let (name, held) = (row.name, self.board.names_of(&fall.runs));
+                outage.runs = row.held.keys().cloned().collect();
+                let (name, held) = (row.name, self.board.names_of(&outage.runs));
                 self.screen
                     .log(format!("the server notices {name} after {} ms and takes back {held}", after.as_millis()));
             }
             return Ok(());
         }
-        if fall.recovered.is_some() {
+        if outage.recovered.is_some() {
             return Ok(());
         }
-        let mut runs = Vec::with_capacity(fall.runs.len());
-        for run in &fall.runs {
+        let mut runs = Vec::with_capacity(outage.runs.len());
+        for run in &outage.runs {
             runs.push(self.client.run(run).await?);
         }
         if row.fate == Fate::Frozen
@@ -195,16 +196,18 @@ impl Story {
                 run.epoch
             );
             self.screen.log(line);
-            self.workers[fall.worker].signal(libc::SIGCONT)?;
-            self.board.rows[fall.worker].fate = Fate::Thawed;
+            self.workers[outage.worker].signal(libc::SIGCONT)?;
+            self.board.rows[outage.worker].fate = Fate::Thawed;
         }
         if let Some(last) = all_completed(&runs) {
-            let after = Duration::from_millis((last - fall.at_clock).max(0) as u64);
-            fall.recovered = Some(after);
-            fall.lost = runs.iter().filter(|run| run.epoch > 1).count();
-            let name = self.board.rows[fall.worker].name;
-            self.screen
-                .log(format!("all runs of {name} are completed elsewhere, {} ms after it fell", after.as_millis()));
+            let after = Duration::from_millis((last - outage.at_clock).max(0) as u64);
+            outage.recovered = Some(after);
+            outage.lost = runs.iter().filter(|run| run.epoch > 1).count();
+            let name = self.board.rows[outage.worker].name;
+            self.screen.log(format!(
+                "all runs of {name} are completed elsewhere, {} ms after it went silent",
+                after.as_millis()
+            ));
         }
         Ok(())
     }

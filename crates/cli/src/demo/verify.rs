@@ -59,14 +59,15 @@ pub async fn verify(story: &Story, built: &Built, effects: &[PathBuf]) -> Result
         summary.check(run.state == State::Completed, || format!("{name} is {}", run.state.as_str()));
         let ends = history.events.iter().filter(|event| event.event == State::Completed.as_str()).count();
         summary.check(ends == 1, || format!("the history of {name} says {ends} times that it was completed"));
-        // Asked of the server: a worker may get a run in the very moment in which it falls, and nobody here sees it.
+        // Asked of the server: a worker may get a run just as it goes silent, and nobody here sees it.
         let is_taken = |event: &&HistoryEvent| {
             event.event == "lease_ended" && event.reason.as_deref() == Some(LeaseEnd::Lost.as_str())
         };
         let taken: Vec<_> = history.events.iter().filter(is_taken).collect();
-        let fell = |worker: &Option<String>| story.falls.iter().any(|fall| worker.as_ref() == Some(&fall.worker_id));
-        summary.check(taken.iter().all(|event| fell(&event.worker_id)), || {
-            format!("{name} was taken from a worker that had not fallen")
+        let went_silent =
+            |worker: &Option<String>| story.outages.iter().any(|outage| worker.as_ref() == Some(&outage.worker_id));
+        summary.check(taken.iter().all(|event| went_silent(&event.worker_id)), || {
+            format!("{name} was taken from a worker that had not gone silent")
         });
         summary.check(run.epoch as usize == 1 + taken.len(), || {
             format!("{name} has epoch {} and was taken from {} workers", run.epoch, taken.len())
@@ -89,18 +90,18 @@ pub async fn verify(story: &Story, built: &Built, effects: &[PathBuf]) -> Result
     summary.row("completed twice", accepted_twice);
     let codes = count_codes(late.iter().map(|refusal| refusal.code.as_str()));
     summary.row("late completions refused", format!("{} ({codes})", late.len()));
-    for fall in &story.falls {
-        let name = story.board.rows[fall.worker].name;
-        summary.check(!fall.runs.is_empty(), || format!("{name} held nothing when it fell"));
-        summary.check(fall.noticed.is_some(), || format!("the server did not notice that {name} fell"));
-        summary.check(fall.recovered.is_some(), || format!("the runs of {name} were not recovered"));
+    for outage in &story.outages {
+        let name = story.board.rows[outage.worker].name;
+        summary.check(!outage.runs.is_empty(), || format!("{name} held nothing when it went silent"));
+        summary.check(outage.noticed.is_some(), || format!("the server did not notice that {name} went silent"));
+        summary.check(outage.recovered.is_some(), || format!("the runs of {name} were not recovered"));
     }
-    let of = |index: usize| story.falls.get(index);
+    let of = |index: usize| story.outages.get(index);
     let ms = |span: Option<std::time::Duration>| span.map_or("-".into(), |span| format!("{} ms", span.as_millis()));
-    summary.row("killed worker noticed after", ms(of(0).and_then(|fall| fall.noticed)));
-    summary.row("its runs completed after", ms(of(0).and_then(|fall| fall.recovered)));
-    summary.row("frozen worker noticed after", ms(of(1).and_then(|fall| fall.noticed)));
-    summary.row("its runs completed after", ms(of(1).and_then(|fall| fall.recovered)));
+    summary.row("killed worker noticed after", ms(of(0).and_then(|outage| outage.noticed)));
+    summary.row("its runs completed after", ms(of(0).and_then(|outage| outage.recovered)));
+    summary.row("frozen worker noticed after", ms(of(1).and_then(|outage| outage.noticed)));
+    summary.row("its runs completed after", ms(of(1).and_then(|outage| outage.recovered)));
     built.verify(&story.client, &mut summary).await?;
     summary.row("took", format!("{:.1} s", story.screen.elapsed().as_secs_f64()));
     Ok(summary)

@@ -61,7 +61,7 @@ async fn a_run_is_cancelled_from_its_page() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_may_only_read_sees_no_action_and_is_refused() {
+async fn a_reader_sees_no_action_and_is_refused() {
     let site = Site::start().await;
     let run = site.api.submit(&job()).await.unwrap().id;
     let key = site.key(&["read"]).await;

@@ -75,7 +75,7 @@ async fn the_first_start_prints_a_link() {
         browser.goto(&link).await;
         browser.press("main form button").await;
         browser.arrives_at("/").await;
-        // Whoever has the machine may do everything.
+        // Anyone with access to the machine may do everything.
         browser.element("nav a[href='/keys']").await;
     })
     .await;

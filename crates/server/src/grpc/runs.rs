@@ -13,9 +13,9 @@ use super::convert::{
     timestamp,
 };
 use crate::auth::Caller;
-use crate::service::workflows;
 use crate::service::workflows::read::{Which, Workflow, WorkflowQuery};
 use crate::service::workflows::start::Start;
+use crate::service::{health, workflows};
 use crate::{App, Error};
 
 /// A workflow to be started, as it was asked for. Namespace and queue may be empty.
@@ -251,10 +251,9 @@ pub(super) async fn health_check(
     _: &Caller,
     _: v1::HealthCheckRequest,
 ) -> Result<v1::HealthCheckResponse, Status> {
-    let serving = app.store.now().await.is_ok() && !app.stopping.is_cancelled();
     Ok(v1::HealthCheckResponse {
-        serving,
+        serving: health::is_serving(app).await,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        store: app.store.kind().to_owned(),
+        store: health::store_kind(app).to_owned(),
     })
 }

@@ -9,6 +9,7 @@ use super::extract::{Peer, credential};
 use super::ok;
 use super::problem::refusal;
 use crate::proxies::is_forwarded;
+use crate::service::health::{self, Readiness};
 use crate::{App, Error};
 
 /// The process is alive.
@@ -21,20 +22,24 @@ pub(super) async fn healthz() -> Response {
 /// the disks it writes to have room.
 #[utoipa::path(get, path = "/readyz", tag = "operations", responses((status = 200), (status = 503, body = Problem)))]
 pub(super) async fn readyz(State(app): State<App>) -> Result<Response, Error> {
-    app.store.now().await?;
-    if let Some(used) = app.disks.full().await {
-        let error = format!("the disk of the {used} is full: nothing new can be written until there is room again");
-        return Ok(refusal(StatusCode::SERVICE_UNAVAILABLE, Problem::new(error, Error::DiskFull.code())));
+    let unready = |error, code| Ok(refusal(StatusCode::SERVICE_UNAVAILABLE, Problem::new(error, code)));
+    match health::readiness(&app).await? {
+        Readiness::Ready => {
+            let store = health::store_kind(&app);
+            Ok(ok(&serde_json::json!({"status": "ready", "store": store, "loops": app.loops.all()})))
+        }
+        Readiness::DiskFull(used) => {
+            let error = format!("the disk of the {used} is full: nothing new can be written until there is room again");
+            unready(error, Error::DiskFull.code())
+        }
+        Readiness::NewerSchema { version, known } => {
+            let error = format!(
+                "the database has schema version {version}, and this server knows versions up to {known}: \
+                 stop it and start the newer version of Baton that changed the database"
+            );
+            unready(error, Error::Unavailable.code())
+        }
     }
-    let newer = *app.newer_schema.lock().expect("nobody panics while holding it");
-    if let Some((version, known)) = newer {
-        let error = format!(
-            "the database has schema version {version}, and this server knows versions up to {known}: \
-             stop it and start the newer version of Baton that changed the database"
-        );
-        return Ok(refusal(StatusCode::SERVICE_UNAVAILABLE, Problem::new(error, Error::Unavailable.code())));
-    }
-    Ok(ok(&serde_json::json!({"status": "ready", "store": app.store.kind(), "loops": app.loops.all()})))
 }
 
 /// Explain the codes of refusals, as docs/errors.md does: `type` of a problem points here.

@@ -46,14 +46,6 @@ fn submitted(run: Submitted, state: RunStanding, retry_of: Option<RunId>) -> Sub
     }
 }
 
-/// The state of a run that was submitted before may have moved on.
-async fn state_of(app: &App, run: &Submitted) -> Result<RunStanding, Error> {
-    match run.is_new {
-        true => Ok(RunStanding::Pending),
-        false => Ok(app.store.run(run.run).await?.map_or(RunStanding::Pending, |record| record.state)),
-    }
-}
-
 pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Error> {
     let plain = |_| Error::field("Idempotency-Key", "must be plain text");
     headers.get(IDEMPOTENCY_KEY_HEADER).map(|key| key.to_str().map_err(plain)).transpose()
@@ -75,7 +67,7 @@ pub(super) async fn submit(
     }
     let run = service::submit::one(&app, &caller, run).await?;
     let status = if run.is_new { StatusCode::CREATED } else { StatusCode::OK };
-    let state = state_of(&app, &run).await?;
+    let state = service::read::state_of(&app, &run).await?;
     Ok(answer(status, &submitted(run, state, None)))
 }
 
@@ -96,7 +88,7 @@ pub(super) async fn submit_batch(
     }
     let mut runs = Vec::with_capacity(batch.runs.len());
     for run in service::submit::many(&app, &caller, batch.runs).await? {
-        let state = state_of(&app, &run).await?;
+        let state = service::read::state_of(&app, &run).await?;
         runs.push(submitted(run, state, None));
     }
     Ok(answer(StatusCode::CREATED, &SubmittedBatch { runs }))
@@ -259,6 +251,6 @@ pub(super) async fn retry(
     let original = run_id(&id)?;
     let run = service::retry::one(&app, &caller, original, idempotency_key(&headers)?).await?;
     let status = if run.is_new { StatusCode::CREATED } else { StatusCode::OK };
-    let state = state_of(&app, &run).await?;
+    let state = service::read::state_of(&app, &run).await?;
     Ok(answer(status, &submitted(run, state, Some(original))))
 }

@@ -43,7 +43,7 @@ pub(crate) async fn write(
         ..AuditEntry::default()
     };
     app.audit.write(entry).await?;
-    // Whoever looks at a page sees what was changed.
+    // Open pages show the change.
     app.changes.add();
     Ok(())
 }

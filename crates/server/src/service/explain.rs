@@ -127,7 +127,7 @@ pub enum Why {
     Paused(Millis),
     /// Nobody serves its queue and its type.
     NoWorker,
-    /// Those who serve it have no room.
+    /// The workers that serve it have no free slot.
     AllBusy {
         /// Online or draining.
         workers: usize,

@@ -13,6 +13,7 @@ pub mod events;
 pub mod explain;
 pub mod fail;
 pub mod give_back;
+pub mod health;
 pub mod keys;
 pub mod lists;
 pub(crate) mod metrics;

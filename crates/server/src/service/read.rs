@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use baton_core::{IdPrefix, IdSuffix, Millis, RunId, State, WorkerId};
 use baton_proto::{CLAIM_WAIT_MS_MAX, HistoryEvent, RunView, Time};
-use baton_store::{Page, RunFilter, RunRecord, Scope};
+use baton_store::{Page, RunFilter, RunRecord, Scope, Submitted};
 use tokio::time::Instant;
 
 use super::claim::raw;
@@ -66,6 +66,19 @@ pub async fn wait(app: &App, caller: &Caller, run: RunId, wait_ms: u64) -> Resul
         Answer::pause();
         let _ = tokio::time::timeout_at(again, ended).await;
     }
+}
+
+/// The state of a run that somebody has just submitted. One that was submitted before may have moved on.
+pub async fn state_of(app: &App, run: &Submitted) -> Result<State, Error> {
+    if run.is_new {
+        return Ok(State::Pending);
+    }
+    Ok(app.store.run(run.run).await?.map_or(State::Pending, |record| record.state))
+}
+
+/// True when a run has ended, or is not there any more.
+pub(crate) async fn has_ended(app: &App, run: RunId) -> Result<bool, Error> {
+    Ok(app.store.run(run).await?.is_none_or(|record| record.state.is_ended()))
 }
 
 /// A page of runs, and how many there are in all if asked.

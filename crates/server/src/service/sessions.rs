@@ -96,14 +96,14 @@ impl KnownSessions {
     }
 }
 
-/// Begins a session for whoever shows an API key, and ends the one that the browser had before. Returns the token.
+/// Begins a session for the holder of an API key, and ends the one that the browser had before. Returns the token.
 pub async fn sign_in(app: &App, key: &str, from: Option<IpAddr>, before: Option<&str>) -> Result<String, Error> {
     let caller = app.keys.check(Some(key), from).await.inspect_err(|error| count(app, error))?;
     let holder = SessionHolder { key_id: caller.key_id.clone(), key_hash: Some(token::hash(key)) };
     begin(app, &caller, holder, "with the API key", before).await
 }
 
-/// Begins a session for whoever has a link. The first one who uses it is let in.
+/// Begins a session with a sign-in link. A link works once, for the first who uses it.
 pub async fn sign_in_once(app: &App, link: &str, from: Option<IpAddr>, before: Option<&str>) -> Result<String, Error> {
     let (caller, holder) = take_link(app, link, from).await.inspect_err(|error| count(app, error))?;
     begin(app, &caller, holder, "with a link", before).await
@@ -187,7 +187,7 @@ pub async fn find(app: &App, shown: &str, from: Option<IpAddr>) -> Result<Option
     Ok(found)
 }
 
-/// The same session now; nothing when it has ended meanwhile. For those who stay: it counts as being used.
+/// The same session now; nothing when it has ended meanwhile. For pages that stay open: it counts as being used.
 pub async fn again(app: &App, signed_in: &SignedIn) -> Result<Option<SignedIn>, Error> {
     let by = SessionRef::Id(signed_in.id);
     match app.sessions.get(app, &by) {
@@ -237,7 +237,7 @@ fn caller_of(app: &App, session: &Session) -> Option<Caller> {
     without_key(app, &session.holder)
 }
 
-/// Those who are no key of the store: the key in the settings, and whoever has the machine.
+/// Callers that are no key of the store: the key in the settings, and anyone with access to the machine.
 fn without_key(app: &App, holder: &SessionHolder) -> Option<Caller> {
     let is_good = match holder.key_id.as_str() {
         SETTINGS_KEY_ID => holder.key_hash.as_ref().is_some_and(|hash| app.keys.is_from_settings(hash)),
@@ -309,7 +309,7 @@ pub async fn end_all(app: &App, caller: &Caller, key_id: &str) -> Result<u64, Er
 /// Makes a link that signs in once, as the caller. `key` is the secret that the caller has shown, if it was one.
 pub async fn create_link(app: &App, caller: &Caller, key: Option<&str>) -> Result<SigninLink, Error> {
     if caller.key_id == ANONYMOUS {
-        return Err(crate::auth::refused("a link that signs in is for those who have an API key".into()));
+        return Err(crate::auth::refused("a link that signs in is only made for callers with an API key".into()));
     }
     let key_hash = key.map(token::hash);
     let holder = SessionHolder { key_id: caller.key_id.clone(), key_hash };
@@ -318,7 +318,7 @@ pub async fn create_link(app: &App, caller: &Caller, key: Option<&str>) -> Resul
     Ok(link)
 }
 
-/// Makes a link for whoever has started the server: they have its data, and so may do everything.
+/// Makes a link for the person who started the server: they have its data, and so may do everything.
 pub async fn operator_link(app: &App) -> Result<SigninLink, Error> {
     let link = add_link(app, SessionHolder { key_id: OPERATOR.into(), key_hash: None }).await?;
     audit::write(app, "server", "signin_link.create", "dashboard", "printed at the start", None).await?;

@@ -1,4 +1,4 @@
-//! A run with everything that is shown of it on a page of its own. Whoever has a [`Sheet`] may see the run: what is
+//! A run with everything that is shown of it on a page of its own. The holder of a [`Sheet`] may see the run: what is
 //! read through it is checked once.
 
 use std::collections::HashMap;
@@ -278,7 +278,7 @@ impl Sheet {
         Ok(came.collect())
     }
 
-    /// What it shows to those who ask, and since when.
+    /// What it shows to callers that ask, and since when.
     pub async fn published(&self, app: &App) -> Result<Option<(Payload, Millis)>, Error> {
         if self.relations().is_none() {
             return Ok(None);

@@ -8,7 +8,7 @@ use crate::artifacts::{may_hold_credentials, unknown_scheme};
 use crate::secrets::{MASTER_KEY_VARIABLE, MasterKeys};
 
 /// Longest span that can be set, about a hundred years: sums of it and of any moment still are moments.
-pub(super) const SPAN_MS_MAX: u64 = 100 * 366 * super::DAY_MS;
+pub(super) const SPAN_MS_MAX: u64 = 100 * 366 * super::defaults::DAY_MS;
 /// Largest payload that may be allowed: each is in memory as a whole.
 const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 /// Most that a workflow may be allowed to remember. Twice as much has to go into one message to a worker, whose length is a number of 32 bits.

@@ -13,6 +13,7 @@ mod displaced;
 mod doors;
 mod events;
 mod explain;
+mod faces;
 mod foreign_keys;
 mod generated_client;
 mod grpc;

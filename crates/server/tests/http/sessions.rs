@@ -136,7 +136,7 @@ async fn a_link_signs_in_once_as_the_key_that_asked(on: On) {
     // It ends with the secret that asked for it.
     server.client.rotate_key(&key.id, &RotateKey { overlap_ms: Some(0), expires_in_ms: None }).await.unwrap();
     assert!(found(&server, &session).await.is_none());
-    // The key in the settings, and whoever has started the server, are no keys of the store.
+    // The key in the settings, and the person who started the server, are no keys of the store.
     for link in [server.client.create_signin_link().await.unwrap(), sessions::operator_link(&server.app).await.unwrap()]
     {
         let token = link.path.strip_prefix("/signin/once/").unwrap();

@@ -46,7 +46,7 @@ mod workflows;
 #[cfg(test)]
 mod tests;
 
-pub use sql::SQL;
+pub use sql::{SQL, SQL_ENDS};
 
 use std::fmt;
 use std::sync::Arc;

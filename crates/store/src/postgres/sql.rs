@@ -1,11 +1,17 @@
-//! Every statement, one file each.
+//! Every statement, one file each; where statements end alike, that end is a file of its own.
 
 macro_rules! statements {
-    ($($name:ident = $file:literal;)*) => {
-        $(pub(super) const $name: &str = include_str!(concat!("../../sql/", $file));)*
+    ($($name:ident = $file:literal $(+ $rest:literal)*;)*) => {
+        $(pub(super) const $name: &str = concat!(
+            include_str!(concat!("../../sql/", $file)),
+            $(include_str!(concat!("../../sql/", $rest)),)*
+        );)*
 
         /// Name and text of every statement, so that a test can prepare them all.
         pub const SQL: &[(&str, &str)] = &[$(($file, $name)),*];
+
+        /// Files with the ends of statements.
+        pub const SQL_ENDS: &[&str] = &[$($($rest,)*)*];
     };
 }
 
@@ -182,14 +188,14 @@ statements! {
     FIND_PAST = "find_past.pg.sql";
     FIND_RELATIONS = "find_relations.pg.sql";
     COUNT_LIVE_LANES = "count_live_lanes.pg.sql";
-    SEARCH_RUNS = "search_runs.pg.sql";
-    SEARCH_LANE_RUNS = "search_lane_runs.pg.sql";
-    SEARCH_LIVE = "search_live.pg.sql";
-    SEARCH_HELD = "search_held.pg.sql";
-    SEARCH_ENDED_BADLY = "search_ended_badly.pg.sql";
-    SEARCH_COMPLETED = "search_completed.pg.sql";
-    SEARCH_KEY = "search_key.pg.sql";
-    SEARCH_KEY_PREFIX = "search_key_prefix.pg.sql";
+    SEARCH_RUNS = "search_runs.pg.sql" + "search_filter.pg.sql";
+    SEARCH_LANE_RUNS = "search_lane_runs.pg.sql" + "search_filter.pg.sql" + "search_lane_runs_end.pg.sql";
+    SEARCH_LIVE = "search_live.pg.sql" + "search_live_filter.pg.sql";
+    SEARCH_HELD = "search_held.pg.sql" + "search_live_filter.pg.sql";
+    SEARCH_ENDED_BADLY = "search_ended_badly.pg.sql" + "search_ended_filter.pg.sql";
+    SEARCH_COMPLETED = "search_completed.pg.sql" + "search_ended_filter.pg.sql";
+    SEARCH_KEY = "search_key.pg.sql" + "search_filter.pg.sql";
+    SEARCH_KEY_PREFIX = "search_key_prefix.pg.sql" + "search_filter.pg.sql";
     FIND_SEARCH_EDGE = "find_search_edge.pg.sql";
     FIND_SEARCH_EDGE_LIVE = "find_search_edge_live.pg.sql";
     FIND_SEARCH_EDGE_ENDED = "find_search_edge_ended.pg.sql";

@@ -41,7 +41,7 @@ mod workflows;
 mod writer;
 
 pub use outlook::Outlook;
-pub use statements::SQL;
+pub use statements::{SQL, SQL_ENDS};
 
 use std::fmt;
 use std::path::{Path, PathBuf};

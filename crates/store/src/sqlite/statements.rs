@@ -1,11 +1,18 @@
-//! The SQL of this store: one statement in each file of `sql/`, and all of them in one list.
+//! The SQL of this store: one statement in each file of `sql/`, and all of them in one list. Where statements end alike,
+//! that end is a file of its own.
 
 macro_rules! statements {
-    ($($name:ident = $file:literal;)*) => {
-        $(pub(super) const $name: &str = include_str!(concat!("../../sql/", $file));)*
+    ($($name:ident = $file:literal $(+ $rest:literal)*;)*) => {
+        $(pub(super) const $name: &str = concat!(
+            include_str!(concat!("../../sql/", $file)),
+            $(include_str!(concat!("../../sql/", $rest)),)*
+        );)*
 
         /// Every statement of this store, with the name of its file, so that a test can prepare them all.
         pub const SQL: &[(&str, &str)] = &[$(($file, $name)),*];
+
+        /// Files with the ends of statements.
+        pub const SQL_ENDS: &[&str] = &[$($($rest,)*)*];
     };
 }
 
@@ -181,14 +188,14 @@ statements! {
     READ_PAYLOADS = "read_payloads.sqlite.sql";
     FIND_RUNS = "find_runs.sqlite.sql";
     COUNT_LIVE_LANES = "count_live_lanes.sqlite.sql";
-    SEARCH_RUNS = "search_runs.sqlite.sql";
-    SEARCH_LANE_RUNS = "search_lane_runs.sqlite.sql";
-    SEARCH_LIVE = "search_live.sqlite.sql";
-    SEARCH_HELD = "search_held.sqlite.sql";
-    SEARCH_ENDED_BADLY = "search_ended_badly.sqlite.sql";
-    SEARCH_COMPLETED = "search_completed.sqlite.sql";
-    SEARCH_KEY = "search_key.sqlite.sql";
-    SEARCH_KEY_PREFIX = "search_key_prefix.sqlite.sql";
+    SEARCH_RUNS = "search_runs.sqlite.sql" + "search_filter.sqlite.sql";
+    SEARCH_LANE_RUNS = "search_lane_runs.sqlite.sql" + "search_filter.sqlite.sql";
+    SEARCH_LIVE = "search_live.sqlite.sql" + "search_live_filter.sqlite.sql";
+    SEARCH_HELD = "search_held.sqlite.sql" + "search_live_filter.sqlite.sql";
+    SEARCH_ENDED_BADLY = "search_ended_badly.sqlite.sql" + "search_ended_filter.sqlite.sql";
+    SEARCH_COMPLETED = "search_completed.sqlite.sql" + "search_ended_filter.sqlite.sql";
+    SEARCH_KEY = "search_key.sqlite.sql" + "search_filter.sqlite.sql";
+    SEARCH_KEY_PREFIX = "search_key_prefix.sqlite.sql" + "search_filter.sqlite.sql";
     FIND_SEARCH_EDGE = "find_search_edge.sqlite.sql";
     FIND_SEARCH_EDGE_LIVE = "find_search_edge_live.sqlite.sql";
     FIND_SEARCH_EDGE_ENDED = "find_search_edge_ended.sqlite.sql";

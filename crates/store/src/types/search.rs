@@ -62,11 +62,16 @@ impl Phase {
 
     /// That of a run.
     pub fn of(record: &RunRecord, now: Millis) -> Phase {
-        match record.state {
-            State::Pending if record.due_at > now => Phase::Later,
+        Phase::at(record.state, record.due_at, record.cancel_by, now)
+    }
+
+    /// That of a run in this state of the kernel.
+    pub fn at(state: State, due_at: Millis, cancel_by: Option<Millis>, now: Millis) -> Phase {
+        match state {
+            State::Pending if due_at > now => Phase::Later,
             State::Pending => Phase::Waiting,
             State::Sleeping => Phase::Sleeping,
-            State::Assigned | State::Running if record.cancel_by.is_some() => Phase::Cancelling,
+            State::Assigned | State::Running if cancel_by.is_some() => Phase::Cancelling,
             State::Assigned => Phase::Starting,
             State::Running => Phase::Running,
             State::Completed => Phase::Completed,
@@ -339,6 +344,27 @@ impl PhaseCounts {
             let own = counted.iter().find(|(code, _)| *code == i64::from(phase.code()));
             self.counts[index] = own.map_or(0, |(_, count)| *count as u64);
             self.is_capped[index] = looked >= looked_max as i64;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phases_are_what_states_mean_to_people() {
+        let table = [
+            (State::Pending, 100, None, Phase::Waiting),
+            (State::Pending, 101, None, Phase::Later),
+            (State::Assigned, 0, None, Phase::Starting),
+            (State::Running, 0, None, Phase::Running),
+            (State::Running, 0, Some(200), Phase::Cancelling),
+            (State::Sleeping, 500, None, Phase::Sleeping),
+            (State::Failed, 0, None, Phase::Failed),
+        ];
+        for (state, due_at, cancel_by, phase) in table {
+            assert_eq!(Phase::at(state, due_at, cancel_by, 100), phase);
         }
     }
 }

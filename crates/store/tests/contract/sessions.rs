@@ -82,7 +82,7 @@ async fn a_session_is_found_by_its_token(rig: Rig) {
     assert_eq!((by_token(&rig, "token 2").await, by_id(&rig, 2).await), (None, None));
     // Nobody else has its token.
     assert!(rig.store.add_session(NewSession { id: Uuid::from_u128(2), ..new_session(1, "one") }).await.is_err());
-    // One without a key is a matter of whoever asks.
+    // A session without a key is the caller's to judge.
     rig.store.add_session(new_session(3, "nobody")).await.unwrap();
     assert_eq!(by_token(&rig, "token 3").await.unwrap().key, None);
     let certain = SessionHolder { key_id: "nobody".into(), key_hash: None };
@@ -150,7 +150,7 @@ async fn a_token_is_replaced_and_the_one_before_stays_good_for_a_moment(rig: Rig
     assert!(!to("token 1", "third").await.unwrap(), "another tab was faster");
     let old = by_token(&rig, "token 1").await.unwrap();
     assert_eq!((old.is_newest, old.is_unused, old.rotated_at), (false, true, START + 60));
-    // Whoever shows the old one again says nothing of the new one.
+    // A caller that shows the old one again learns nothing of the new one.
     rig.store.touch_session(id, Some(hash_of("token 1")), 30).await.unwrap();
     rig.clock.advance(59);
     assert!(by_token(&rig, "token 1").await.unwrap().is_unused);

@@ -22,7 +22,7 @@ const KEYS: [(&str, &str); 18] = [
     ("d", "drain a worker"),
     ("p", "pause or resume a queue"),
     ("R", "ask the server now"),
-    ("Ctrl-L  Ctrl-Z", "draw anew, suspend"),
+    ("Ctrl-L  Ctrl-Z", "redraw, suspend"),
     ("q  Ctrl-C", "leave"),
     ("", "What changes something asks first."),
 ];

@@ -67,7 +67,7 @@ pub fn widths(columns: &[Column], rows: &[Row], room: u16) -> Vec<u16> {
     }
     let mut widths: Vec<u16> = (0..columns.len()).map(|at| if is_there[at] { least(at) } else { 0 }).collect();
     let mut left = u32::from(room).saturating_sub(sum(&is_there, &|at| widths[at]));
-    // Whoever needs least more gets it first; a column at a time for the rest, so that no name takes it all.
+    // The column that needs least more gets it first; a column at a time for the rest, so that no name takes it all.
     while left > 0 {
         let wanting: Vec<usize> = (0..columns.len()).filter(|at| is_there[*at] && widths[*at] < natural[*at]).collect();
         if wanting.is_empty() {

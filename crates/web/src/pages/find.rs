@@ -117,7 +117,7 @@ async fn runs(view: &View, text: &str) -> Result<Vec<Found>, Error> {
             },
             name: format!("{name} {whose}").trim().to_owned(),
             address: view.href(&format!("/runs/{id}")),
-            more: html! { span.id { (format::short_id(&id)) } " " (parts::state(row::shown(found.phase))) },
+            more: html! { span.id { (format::short_id(&id)) } " " (parts::state(found.phase)) },
         }
     };
     Ok(found.runs.iter().map(option).collect())

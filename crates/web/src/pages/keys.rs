@@ -247,7 +247,7 @@ async fn ask_rotate(asking: Asking, Path(id): Path<String>) -> Response {
         action: &action,
         body: html! {
             p { bdi.b { (format::visible(&key.name)) } " gets a new secret, which is shown once. What it has done and holds stays its own." }
-            (parts::field("field-hours", "The secret it has now stays good for", "Until whoever uses it has taken the new one.", html! {
+            (parts::field("field-hours", "The secret it has now stays good for", "Time for its users to change to the new one.", html! {
                 select.input id="field-hours" name="hours" {
                     @for (word, hours) in [("no time: it has leaked", 0), ("1 hour", 1), ("1 day", 24), ("7 days", 168)] {
                         option value=(hours) selected[hours == 24] { (word) }

@@ -298,7 +298,7 @@ async fn ask_disable(asking: Asking, Path(name): Path<String>) -> Response {
                 (format::counted(usage.live_runs, "run has", "runs have")) " not ended, "
                 (format::counted(usage.workers, "worker is", "workers are")) " online."
             }
-            (parts::text_field("reason", "Why", "Those who are refused read it.", "", false))
+            (parts::text_field("reason", "Why", "Shown to callers that are refused.", "", false))
         },
         confirm: "Disable it",
         is_dangerous: true,

@@ -5,6 +5,7 @@ use maud::{Markup, html};
 
 use crate::format;
 use crate::session::{CSRF, CSRF_MARK};
+use crate::view::View;
 
 /// An icon of the sheet at the beginning of each page.
 pub fn icon(name: &str) -> Markup {
@@ -20,6 +21,11 @@ pub fn chip(tone: &str, icon_name: &str, text: &str) -> Markup {
 /// The field that shows that a form is of this session.
 pub fn hidden_csrf() -> Markup {
     html! { input type="hidden" name=(CSRF) value=(CSRF_MARK); }
+}
+
+/// The field that says which namespace a form is about.
+pub fn hidden_namespace(view: &View) -> Markup {
+    html! { input type="hidden" name="ns" value=(view.namespace); }
 }
 
 /// A command to copy.

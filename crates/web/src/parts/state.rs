@@ -1,101 +1,62 @@
 //! States, leases and epochs. Each state has a shape and a word of its own besides its colour.
 
-use baton_core::{Millis, State};
+use baton_core::Millis;
+use baton_server::service::lists::Phase;
 use maud::{Markup, html};
 
 use super::icon;
 use crate::view::View;
 
-/// The states that are shown, which are more than the kernel has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum Shown {
-    /// Pending, and due.
-    Waiting,
-    /// Pending, and due in the future.
-    DueLater,
-    /// A worker has it and has not begun.
-    Starting,
-    /// A worker works on it.
-    Running,
-    /// Its worker was asked to stop.
-    Cancelling,
-    /// It waits without a worker.
-    Sleeping,
-    /// Done.
-    Completed,
-    /// Given up.
-    Failed,
-    /// Somebody did not want it any more.
-    Cancelled,
+/// The word for a phase.
+fn word(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Waiting => "waiting",
+        Phase::Later => "due later",
+        Phase::Starting => "starting",
+        Phase::Running => "running",
+        Phase::Cancelling => "cancelling",
+        Phase::Sleeping => "sleeping",
+        Phase::Completed => "completed",
+        Phase::Failed => "failed",
+        Phase::Cancelled => "cancelled",
+    }
 }
 
-impl Shown {
-    /// What a run in this state of the kernel is shown as.
-    pub fn of(state: State, due_at: Millis, cancel_by: Option<Millis>, now: Millis) -> Shown {
-        match state {
-            State::Pending if due_at > now => Shown::DueLater,
-            State::Pending => Shown::Waiting,
-            State::Assigned | State::Running if cancel_by.is_some() => Shown::Cancelling,
-            State::Assigned => Shown::Starting,
-            State::Running => Shown::Running,
-            State::Sleeping => Shown::Sleeping,
-            State::Completed => Shown::Completed,
-            State::Failed => Shown::Failed,
-            State::Cancelled => Shown::Cancelled,
-        }
+/// The class that has its colour.
+fn class(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Waiting | Phase::Later => "wait",
+        Phase::Starting | Phase::Running | Phase::Cancelling => "run",
+        Phase::Sleeping => "sleep",
+        Phase::Completed => "ok",
+        Phase::Failed => "bad",
+        Phase::Cancelled => "off",
     }
+}
 
-    /// Its word.
-    pub fn word(self) -> &'static str {
-        match self {
-            Shown::Waiting => "waiting",
-            Shown::DueLater => "due later",
-            Shown::Starting => "starting",
-            Shown::Running => "running",
-            Shown::Cancelling => "cancelling",
-            Shown::Sleeping => "sleeping",
-            Shown::Completed => "completed",
-            Shown::Failed => "failed",
-            Shown::Cancelled => "cancelled",
-        }
-    }
-
-    /// The class that has its colour.
-    pub fn class(self) -> &'static str {
-        match self {
-            Shown::Waiting | Shown::DueLater => "wait",
-            Shown::Starting | Shown::Running | Shown::Cancelling => "run",
-            Shown::Sleeping => "sleep",
-            Shown::Completed => "ok",
-            Shown::Failed => "bad",
-            Shown::Cancelled => "off",
-        }
-    }
-
-    /// The name of its icon.
-    pub fn icon(self) -> &'static str {
-        match self {
-            Shown::Waiting => "wait",
-            Shown::DueLater => "later",
-            Shown::Starting => "start",
-            Shown::Running => "run",
-            Shown::Cancelling => "stop",
-            Shown::Sleeping => "sleep",
-            Shown::Completed => "ok",
-            Shown::Failed => "bad",
-            Shown::Cancelled => "off",
-        }
+/// The name of its icon.
+pub fn state_icon(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Waiting => "wait",
+        Phase::Later => "later",
+        Phase::Starting => "start",
+        Phase::Running => "run",
+        Phase::Cancelling => "stop",
+        Phase::Sleeping => "sleep",
+        Phase::Completed => "ok",
+        Phase::Failed => "bad",
+        Phase::Cancelled => "off",
     }
 }
 
 /// A state in a row.
-pub fn state(shown: Shown) -> Markup {
-    html! { span class={ "st " (shown.class()) } { (icon(shown.icon())) (shown.word()) } }
+pub fn state(phase: Phase) -> Markup {
+    html! { span class={ "st " (class(phase)) } { (icon(state_icon(phase))) (word(phase)) } }
 }
 
 /// A state in a title.
-pub fn state_badge(shown: Shown) -> Markup {
-    html! { span class={ "st " (shown.class()) " badge" } { (icon(shown.icon())) (shown.word()) } }
+pub fn state_badge(phase: Phase) -> Markup {
+    html! { span class={ "st " (class(phase)) " badge" } { (icon(state_icon(phase))) (word(phase)) } }
 }
 
 /// The glyph of a plain run, a build or a workflow.
@@ -129,39 +90,11 @@ pub fn lease(view: &View, until: Millis, ttl: Millis) -> Markup {
 mod tests {
     use super::*;
 
-    const ALL: [Shown; 9] = [
-        Shown::Waiting,
-        Shown::DueLater,
-        Shown::Starting,
-        Shown::Running,
-        Shown::Cancelling,
-        Shown::Sleeping,
-        Shown::Failed,
-        Shown::Completed,
-        Shown::Cancelled,
-    ];
-
-    #[test]
-    fn states_are_shown_by_what_they_mean_to_people() {
-        let table = [
-            (State::Pending, 100, None, Shown::Waiting),
-            (State::Pending, 101, None, Shown::DueLater),
-            (State::Assigned, 0, None, Shown::Starting),
-            (State::Running, 0, None, Shown::Running),
-            (State::Running, 0, Some(200), Shown::Cancelling),
-            (State::Sleeping, 500, None, Shown::Sleeping),
-            (State::Failed, 0, None, Shown::Failed),
-        ];
-        for (state, due_at, cancel_by, shown) in table {
-            assert_eq!(Shown::of(state, due_at, cancel_by, 100), shown);
-        }
-    }
-
     #[test]
     fn no_two_states_share_shape_or_word() {
-        for (index, one) in ALL.iter().enumerate() {
-            for other in &ALL[index + 1..] {
-                assert!(one.word() != other.word() && one.icon() != other.icon());
+        for (index, one) in Phase::ALL.into_iter().enumerate() {
+            for other in &Phase::ALL[index + 1..] {
+                assert!(word(one) != word(*other) && state_icon(one) != state_icon(*other));
             }
         }
     }

@@ -1,14 +1,14 @@
 //! News for a stream's worker: messages for runs it holds, leases that are over.
 
 use baton_proto::{HeartbeatAnswer, v1};
-use baton_store::{LeaseRef, MESSAGE_BYTES_AT_ONCE, MESSAGES_AT_ONCE, Message};
-use bytes::Bytes;
+use baton_store::{LeaseRef, Message};
 use futures_util::StreamExt;
 use futures_util::stream;
 
 use super::super::layer::Authenticated;
 use super::super::workers::{heard, heartbeat};
-use crate::service::{self, payloads};
+use crate::service;
+use crate::service::workflows::messages;
 use crate::workers::KnownWorker;
 use crate::{App, Error};
 
@@ -41,21 +41,9 @@ pub(super) async fn read(app: &App, known: &KnownWorker, runs: Vec<(LeaseRef, i6
 
 /// The messages of a run beyond those seen; none when they cannot be read now.
 async fn inbox(app: App, lease: LeaseRef, seen: i64) -> (LeaseRef, Vec<Message>) {
-    let (mut all, mut bytes): (Vec<Message>, usize) = (Vec::new(), 0);
-    while let Ok(messages) = app.store.messages(lease.run, all.last().map_or(seen, |last| last.number)).await {
-        let read: usize = messages.iter().filter_map(|message| message.payload.as_ref()).map(Bytes::len).sum();
-        let more = messages.len() >= MESSAGES_AT_ONCE || read >= MESSAGE_BYTES_AT_ONCE;
-        all.extend(messages);
-        bytes += read;
-        if !more || bytes >= INBOX_BYTES_MAX {
-            break;
-        }
-    }
-    match payloads::fill_messages(&app, &mut all).await {
-        Ok(()) => (lease, all),
-        // The worker gets them when it suspends the run.
-        Err(_) => (lease, vec![]),
-    }
+    // The worker gets them when it suspends the run.
+    let messages = messages::read(&app, lease.run, seen, INBOX_BYTES_MAX).await.unwrap_or_default();
+    (lease, messages)
 }
 
 fn worth_telling(answer: HeartbeatAnswer) -> Option<v1::WorkerHeartbeatResponse> {

@@ -21,6 +21,7 @@ use super::super::events::last_event_id;
 use super::super::extract::{Params, Path};
 use super::super::ok;
 use super::credentials::Shown;
+use crate::service;
 use crate::service::builds::{self, logs};
 use crate::{App, Error};
 
@@ -121,7 +122,7 @@ async fn next_lines(
         tokio::pin!(written, ended);
         written.as_mut().enable();
         ended.as_mut().enable();
-        let over = has_ended(app, run).await?;
+        let over = service::read::has_ended(app, run).await?;
         let lines = logs::lines(app, run, after, limit).await?;
         if over && lines.is_empty() && !is_settled {
             // The line about its end is written right after it.
@@ -141,10 +142,6 @@ async fn next_lines(
     }
 }
 
-async fn has_ended(app: &App, run: RunId) -> Result<bool, Error> {
-    Ok(app.store.run(run).await?.is_none_or(|record| record.state.is_ended()))
-}
-
 /// Every line as an event, with its number as the event's id, until the build has ended.
 fn follow(app: App, run: RunId, after: u64) -> impl Stream<Item = Result<Event, Infallible>> {
     stream::unfold(Some((app, after)), move |state| async move {
@@ -154,7 +151,7 @@ fn follow(app: App, run: RunId, after: u64) -> impl Stream<Item = Result<Event, 
             Ok(lines) => {
                 let last = lines.last().map_or(after, |line| line.number);
                 let mut events: Vec<_> = lines.iter().map(line_event).collect();
-                let over = lines.is_empty() && has_ended(&app, run).await.unwrap_or(true);
+                let over = lines.is_empty() && service::read::has_ended(&app, run).await.unwrap_or(true);
                 if over {
                     events.push(Event::default().event("end").data("{}"));
                 }

@@ -13,6 +13,7 @@ use super::runs::upload_id;
 use crate::artifacts::{Download, Sha256Sum, Upload, UploadError, tus};
 use crate::auth::Caller;
 use crate::service::builds::cache;
+use crate::service::health::store_now;
 use crate::{App, Error};
 
 /// Who brings a file: a submitter, or a worker with a result.
@@ -38,7 +39,7 @@ pub(super) async fn options(State(app): State<App>) -> Response {
     responses((status = 201, description = "Where it is, in Location"), (status = 400, description = "Not the protocol"), (status = 412, description = "Another version"), (status = 413, description = "Too large"), (status = 507, body = Problem)))]
 pub(super) async fn create(State(app): State<App>, Auth(caller): Auth, headers: HeaderMap) -> Result<Response, Error> {
     may_bring(&caller)?;
-    let now = app.store.now().await?;
+    let now = store_now(&app).await?;
     let location = |id| format!("/api/v1/uploads/{id}");
     let created = tus::create(&app.uploads, &headers, &caller.key_id, location, now).await;
     Ok(said(created))
@@ -54,7 +55,7 @@ pub(super) async fn head(
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let (id, now) = (upload_id(&id)?, app.store.now().await?);
+    let (id, now) = (upload_id(&id)?, store_now(&app).await?);
     let found = tus::head(&app.uploads, &headers, id, &caller.key_id, now).await;
     Ok(said(found))
 }
@@ -69,7 +70,7 @@ pub(super) async fn patch(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Error> {
-    let (id, now) = (upload_id(&id)?, app.store.now().await?);
+    let (id, now) = (upload_id(&id)?, store_now(&app).await?);
     let headers = request.headers().clone();
     let added = tus::patch(&app.uploads, &headers, whole(&app, request), id, &caller.key_id, now).await;
     Ok(said(added))
@@ -85,7 +86,7 @@ pub(super) async fn delete(
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let (id, now) = (upload_id(&id)?, app.store.now().await?);
+    let (id, now) = (upload_id(&id)?, store_now(&app).await?);
     Ok(tus::delete(&app.uploads, &headers, id, &caller.key_id, now).await.unwrap_or_else(IntoResponse::into_response))
 }
 

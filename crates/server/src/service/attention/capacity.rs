@@ -1,4 +1,4 @@
-//! What is wrong with those who do the work: workers that are silent or unfit, pools that cannot make machines.
+//! What is wrong with what does the work: workers that are silent or unfit, pools that cannot make machines.
 
 use baton_core::Millis;
 use baton_core::pools::RunnerState;

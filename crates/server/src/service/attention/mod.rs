@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use baton_core::Millis;
+use baton_core::readable::number;
 use baton_proto::{Attention, Finding, Time};
 use baton_store::Scope;
 
@@ -54,7 +55,7 @@ pub async fn get(app: &App, caller: &Caller, namespace: Option<&str>) -> Result<
         }
         looked.entry(key).or_default().clone()
     };
-    // Whoever comes while somebody looks waits for what is found.
+    // A caller that comes during a look waits for its result.
     let mut last = place.lock().await;
     // Where time is moved by hand, nothing stays fresh.
     let is_fresh = |at: &Instant| at.elapsed() < FRESH && app.store.clock().fixed().is_none();
@@ -134,21 +135,9 @@ fn escape(name: &str) -> String {
 fn waiting(count: u64, cap: u64) -> String {
     match count {
         1 => "1 run waits".into(),
-        count if count >= cap => format!("{} runs or more wait", grouped(cap)),
-        count => format!("{} runs wait", grouped(count)),
+        count if count >= cap => format!("{} runs or more wait", number(cap)),
+        count => format!("{} runs wait", number(count)),
     }
-}
-
-fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use baton_core::LateVerb;
+use baton_core::{LateVerb, RunId};
 use baton_proto::CLAIM_WAIT_MS_MAX;
-use baton_store::{LeaseRef, Message};
+use baton_store::{LeaseRef, MESSAGE_BYTES_AT_ONCE, MESSAGES_AT_ONCE, Message};
+use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::super::payloads;
@@ -35,6 +36,22 @@ pub async fn wait(app: &App, lease: LeaseRef, seen: i64, wait_ms: u64) -> Result
             () = app.stopping.cancelled() => {}
         }
     }
+}
+
+/// Messages beyond those seen, up to about this many bytes. What was read before the store failed is returned too.
+pub(crate) async fn read(app: &App, run: RunId, seen: i64, bytes_max: usize) -> Result<Vec<Message>, Error> {
+    let (mut all, mut bytes): (Vec<Message>, usize) = (Vec::new(), 0);
+    while let Ok(messages) = app.store.messages(run, all.last().map_or(seen, |last| last.number)).await {
+        let read: usize = messages.iter().filter_map(|message| message.payload.as_ref()).map(Bytes::len).sum();
+        let more = messages.len() >= MESSAGES_AT_ONCE || read >= MESSAGE_BYTES_AT_ONCE;
+        all.extend(messages);
+        bytes += read;
+        if !more || bytes >= bytes_max {
+            break;
+        }
+    }
+    payloads::fill_messages(app, &mut all).await?;
+    Ok(all)
 }
 
 /// Refuses a lease that is not the live one.

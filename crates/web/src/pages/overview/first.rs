@@ -3,6 +3,7 @@
 
 use baton_core::{Millis, State};
 use baton_proto::{RunView, WorkerView};
+use baton_server::service::lists::Phase;
 use baton_server::service::read::RunQuery;
 use baton_server::{Error, Page as StorePage, Scope, WorkerFilter, WorkerStatus, service};
 use maud::{Markup, html};
@@ -233,7 +234,7 @@ fn run_step(view: &View, title: &str, command: &str, progress: &Progress) -> Mar
 /// The run that somebody has made, and the way to it.
 fn arrived(view: &View, run: &RunView) -> Markup {
     let address = view.href(&format!("/runs/{}", run.id));
-    let shown = parts::Shown::of(run.state, run.due_at.0, run.cancel_by.map(|at| at.0), view.now);
+    let shown = Phase::at(run.state, run.due_at.0, run.cancel_by.map(|at| at.0), view.now);
     html! {
         p.row {
             (parts::state(shown))

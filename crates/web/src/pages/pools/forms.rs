@@ -7,9 +7,9 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use axum::routing::get;
 use baton_core::pools::{RunnerState, Usage};
-use baton_proto::{ChangePool, CreatePool, NAMESPACE_DEFAULT, OpenClaim, PoolView};
+use baton_proto::{ChangePool, ClaimView, CreatePool, OpenClaim, PoolView, RunnerView};
 use baton_server::service::pools::{self, claims, read, runners};
-use baton_server::{App, Caller, Error, Scope};
+use baton_server::{App, Error, Scope};
 use maud::{Markup, html};
 
 use super::{as_lines, size};
@@ -19,7 +19,6 @@ use crate::forms::Form;
 use crate::page::Entry;
 use crate::parts::{self, Dialog, icon};
 use crate::query::escape;
-use crate::view::View;
 
 /// Forms about pools.
 pub fn forms(router: Router<App>) -> Router<App> {
@@ -32,27 +31,8 @@ pub fn forms(router: Router<App>) -> Router<App> {
         .route("/form/pools/{name}/machines/{id}/end", get(ask_end).post(end))
 }
 
-/// What a form is about, and who sent it.
-struct Of<'a> {
-    caller: &'a Caller,
-    namespace: &'a str,
-    next: String,
-}
-
-fn of<'a>(form: &'a Form, path: &str) -> Of<'a> {
-    let caller = &form.visitor.caller;
-    let own = caller.namespace.as_deref().unwrap_or(NAMESPACE_DEFAULT);
-    let namespace = form.get("ns").unwrap_or(own);
-    let next = if namespace == own { path.to_owned() } else { format!("{path}?ns={}", escape(namespace)) };
-    Of { caller, namespace, next }
-}
-
 fn pool_path(name: &str) -> String {
     format!("/pools/{}", escape(name))
-}
-
-fn hidden_namespace(view: &View) -> Markup {
-    html! { input type="hidden" name="ns" value=(view.namespace); }
 }
 
 /// Shows the form of a pool that is there.
@@ -64,14 +44,10 @@ async fn about(
     dialog: impl FnOnce(&PoolView) -> Dialog<'static>,
 ) -> Response {
     let view = &asking.view;
-    let action = format!("/form{}/{verb}", pool_path(name));
-    let known = async {
-        view.caller.may(scope, &view.namespace)?;
-        read::get(&view.app, &view.caller, &view.namespace, name).await
-    };
-    let known = known.await;
-    let asked = known.as_ref().map_err(Clone::clone).map(|known| Dialog { action: &action, ..dialog(known) });
-    asking.answer(Entry::Pools, (name, &view.href(&pool_path(name))), asked)
+    let path = pool_path(name);
+    let known = read::get(&view.app, &view.caller, &view.namespace, name);
+    let action = format!("/form{path}/{verb}");
+    asking.about(Entry::Pools, (name, &view.href(&path)), &action, scope, known, dialog).await
 }
 
 // ---- fields
@@ -184,7 +160,7 @@ async fn ask_new(asking: Asking) -> Response {
         title: "New pool",
         action: "/form/pools/new",
         body: html! {
-            (hidden_namespace(view))
+            (parts::hidden_namespace(view))
             div.two {
                 (parts::text_field("name", "Name", "", "", true))
                 (parts::field("field-provider", "Who makes its machines", "", html! {
@@ -207,7 +183,7 @@ async fn ask_new(asking: Asking) -> Response {
 
 async fn create(State(app): State<App>, form: Form) -> Response {
     let name = form.get("name").unwrap_or_default().trim();
-    let of = of(&form, &pool_path(name));
+    let of = form.about(&pool_path(name));
     let made = async {
         let wanted = CreatePool {
             namespace: of.namespace.to_owned(),
@@ -239,7 +215,6 @@ async fn ask_edit(asking: Asking, Path(name): Path<String>) -> Response {
         title: "Edit the pool",
         action: "",
         body: html! {
-            (hidden_namespace(&asking.view))
             input type="hidden" name="revision" value=(known.revision);
             p { bdi.b { (format::visible(&known.name)) } }
             (fields(Some(known)))
@@ -252,7 +227,7 @@ async fn ask_edit(asking: Asking, Path(name): Path<String>) -> Response {
 }
 
 async fn edit(State(app): State<App>, Path(name): Path<String>, form: Form) -> Response {
-    let of = of(&form, &pool_path(&name));
+    let of = form.about(&pool_path(&name));
     let changed = async {
         let wanted = ChangePool {
             revision: number(&form, "revision")?,
@@ -277,7 +252,6 @@ async fn ask_remove(asking: Asking, Path(name): Path<String>) -> Response {
         title: "Remove the pool?",
         action: "",
         body: html! {
-            (hidden_namespace(&asking.view))
             p {
                 bdi.b { (format::visible(&known.name)) } " takes no claims any more. "
                 (format::counted(known.waiting_claims, "claim that waits fails", "claims that wait fail")) ", idle machines end, and those that run finish."
@@ -294,7 +268,7 @@ async fn ask_remove(asking: Asking, Path(name): Path<String>) -> Response {
 }
 
 async fn remove(State(app): State<App>, Path(name): Path<String>, form: Form) -> Response {
-    let of = of(&form, "/pools");
+    let of = form.about("/pools");
     let is_forced = form.get("force").is_some();
     let removed = pools::delete(&app, of.caller, of.namespace, &name, is_forced).await;
     form.answer(removed.map(|_| format!("The pool {name} goes when its last machine has ended.")), &of.next)
@@ -308,7 +282,6 @@ async fn ask_claim(asking: Asking, Path(name): Path<String>) -> Response {
         title: "Claim machines",
         action: "",
         body: html! {
-            (hidden_namespace(&asking.view))
             (parts::text_field("run_id", "For the run", "Your own name for it: letters, digits, and . _ : -", "", true))
             div.two {
                 (short("count", "Machines", &format!("1 to {}, all or none.", known.max_size), "1"))
@@ -323,7 +296,7 @@ async fn ask_claim(asking: Asking, Path(name): Path<String>) -> Response {
 }
 
 async fn claim(State(app): State<App>, Path(name): Path<String>, form: Form) -> Response {
-    let of = of(&form, &pool_path(&name));
+    let of = form.about(&pool_path(&name));
     let opened = async {
         let wanted = OpenClaim {
             priority: number(&form, "priority")?,
@@ -343,18 +316,13 @@ async fn claim(State(app): State<App>, Path(name): Path<String>, form: Form) -> 
 
 async fn ask_release(asking: Asking, Path(name): Path<String>) -> Response {
     let view = &asking.view;
-    let run = view.query.get("run").unwrap_or_default().to_owned();
-    let action = format!("/form{}/release", pool_path(&name));
-    let known = async {
-        view.caller.may(Scope::Submit, &view.namespace)?;
-        claims::get(&view.app, &view.caller, &view.namespace, &name, &run, 0).await
-    };
-    let asked = known.await.map(|claim| Dialog {
+    let run = view.query.get("run").unwrap_or_default();
+    let known = claims::get(&view.app, &view.caller, &view.namespace, &name, run, 0);
+    let dialog = |claim: &ClaimView| Dialog {
         id: "release-claim",
         title: if claim.ready_at.is_some() { "Release the machines?" } else { "Give the claim up?" },
-        action: &action,
+        action: "",
         body: html! {
-            (hidden_namespace(view))
             input type="hidden" name="run" value=(claim.run_id);
             p {
                 bdi.b { (format::visible(&claim.run_id)) }
@@ -364,12 +332,13 @@ async fn ask_release(asking: Asking, Path(name): Path<String>) -> Response {
         },
         confirm: if claim.ready_at.is_some() { "Release them" } else { "Give it up" },
         is_dangerous: true,
-    });
-    asking.answer(Entry::Pools, (&name, &view.href(&pool_path(&name))), asked)
+    };
+    let (path, from) = (pool_path(&name), view.href(&pool_path(&name)));
+    asking.about(Entry::Pools, (&name, &from), &format!("/form{path}/release"), Scope::Submit, known, dialog).await
 }
 
 async fn release(State(app): State<App>, Path(name): Path<String>, form: Form) -> Response {
-    let of = of(&form, &pool_path(&name));
+    let of = form.about(&pool_path(&name));
     let run = form.get("run").unwrap_or_default();
     let released = claims::release(&app, of.caller, of.namespace, &name, run).await;
     form.answer(released.map(|claim| format!("The claim of {} has ended.", claim.run_id)), &of.next)
@@ -378,17 +347,12 @@ async fn release(State(app): State<App>, Path(name): Path<String>, form: Form) -
 async fn ask_end(asking: Asking, Path((name, id)): Path<(String, String)>) -> Response {
     let view = &asking.view;
     let path = format!("{}/machines/{}", pool_path(&name), escape(&id));
-    let action = format!("/form{path}/end");
-    let known = async {
-        view.caller.may(Scope::Admin, &view.namespace)?;
-        runners::get(&view.app, &view.caller, &view.namespace, &name, &id).await
-    };
-    let asked = known.await.map(|runner| Dialog {
+    let known = runners::get(&view.app, &view.caller, &view.namespace, &name, &id);
+    let dialog = |runner: &RunnerView| Dialog {
         id: "end-machine",
         title: "End the machine?",
-        action: &action,
+        action: "",
         body: html! {
-            (hidden_namespace(view))
             @match (runner.state, &runner.run_id) {
                 (RunnerState::Running, Some(run)) => p.c-bad { (icon("warn")) " It runs " bdi.b { (format::visible(run)) } ", which is cut off." },
                 (RunnerState::Claimed, Some(run)) => p { "The claim of " bdi.b { (format::visible(run)) } " takes another one in its place." },
@@ -398,12 +362,14 @@ async fn ask_end(asking: Asking, Path((name, id)): Path<(String, String)>) -> Re
         },
         confirm: "End it",
         is_dangerous: true,
-    });
-    asking.answer(Entry::Pools, (&name, &view.href(&path)), asked)
+    };
+    asking
+        .about(Entry::Pools, (&name, &view.href(&path)), &format!("/form{path}/end"), Scope::Admin, known, dialog)
+        .await
 }
 
 async fn end(State(app): State<App>, Path((name, id)): Path<(String, String)>, form: Form) -> Response {
-    let of = of(&form, &format!("{}/machines/{}", pool_path(&name), escape(&id)));
+    let of = form.about(&format!("{}/machines/{}", pool_path(&name), escape(&id)));
     let ended = runners::end(&app, of.caller, of.namespace, &name, &id).await;
     form.answer(ended.map(|runner| format!("The machine {} is being ended.", format::short_id(&runner.id))), &of.next)
 }

@@ -9,6 +9,7 @@ use axum::routing::post;
 use baton_core::{Millis, State as Standing};
 use baton_proto::SubmitRun;
 use baton_server::service::builds::{self, Reader};
+use baton_server::service::lists::Phase;
 use baton_server::service::sheet::{self, Nature, Sheet, Which};
 use baton_server::service::workflows::start::Start;
 use baton_server::service::{self, cancel, retry, submit, workflows};
@@ -21,7 +22,7 @@ use serde_json::value::RawValue;
 use super::state;
 use crate::format;
 use crate::forms::Form;
-use crate::parts::{self, Dialog, Shown};
+use crate::parts::{self, Dialog};
 use crate::view::View;
 
 /// The largest input that stands in a field where it can be changed.
@@ -65,7 +66,7 @@ impl Act {
     fn is_for(self, view: &View, sheet: &Sheet) -> bool {
         let has_ended = sheet.record.state.is_ended();
         let makes_sense = match self {
-            Act::Cancel => !has_ended && state(view, sheet) != Shown::Cancelling,
+            Act::Cancel => !has_ended && state(view, sheet) != Phase::Cancelling,
             Act::Retry => has_ended,
             Act::Signal => !has_ended && sheet.relations().is_some(),
             Act::Copy => sheet.build().is_none(),
@@ -104,7 +105,7 @@ pub fn bar(view: &View, sheet: &Sheet) -> Markup {
         @if !acts.is_empty() {
             div.end {
                 // A failed run has this one where it says why.
-                @for act in acts.iter().filter(|act| **act != Act::Retry || state(view, sheet) != Shown::Failed) {
+                @for act in acts.iter().filter(|act| **act != Act::Retry || state(view, sheet) != Phase::Failed) {
                     (button(view, sheet, *act, false))
                 }
             }

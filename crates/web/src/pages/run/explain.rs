@@ -3,6 +3,7 @@
 use baton_core::{Millis, Reason, State};
 use baton_proto::WaitReason;
 use baton_server::service::explain;
+use baton_server::service::lists::Phase;
 use baton_server::service::sheet::{Nature, Sheet};
 use baton_server::{Error, Scope};
 use maud::{Markup, html};
@@ -10,7 +11,7 @@ use maud::{Markup, html};
 use super::actions::{self, Act};
 use super::{run_link, state};
 use crate::format::{self, Precision};
-use crate::parts::{self, Shown, icon};
+use crate::parts::{self, icon};
 use crate::query::escape;
 use crate::view::View;
 
@@ -30,9 +31,9 @@ struct Said {
 /// The banner.
 pub async fn section(view: &View, sheet: &Sheet) -> Result<Markup, Error> {
     let said = match state(view, sheet) {
-        Shown::Completed | Shown::Failed | Shown::Cancelled => ended(view, sheet),
-        Shown::Starting | Shown::Running | Shown::Cancelling => held(view, sheet),
-        Shown::Waiting | Shown::DueLater | Shown::Sleeping => {
+        Phase::Completed | Phase::Failed | Phase::Cancelled => ended(view, sheet),
+        Phase::Starting | Phase::Running | Phase::Cancelling => held(view, sheet),
+        Phase::Waiting | Phase::Later | Phase::Sleeping => {
             let explanation = explain::one(&view.app, &view.caller, sheet.run()).await?;
             waiting(view, sheet, &explanation.reasons)
         }
@@ -41,7 +42,7 @@ pub async fn section(view: &View, sheet: &Sheet) -> Result<Markup, Error> {
     let colour = match (said.tone, state(view, sheet)) {
         ("ok", _) => "c-ok",
         ("off", _) => "c-wait",
-        ("", Shown::Sleeping) => "c-sleep",
+        ("", Phase::Sleeping) => "c-sleep",
         ("", _) => "c-wait",
         ("bad", _) => "c-bad",
         ("warn", _) => "c-warn",
@@ -64,7 +65,7 @@ fn ended(view: &View, sheet: &Sheet) -> Said {
     let when = parts::clock(view, end, Precision::Seconds);
     let tries = record.epoch.number();
     match state(view, sheet) {
-        Shown::Failed => {
+        Phase::Failed => {
             let why = match record.reason {
                 Some(Reason::WorkerLost) => "its worker was lost, and it may not be tried again",
                 Some(Reason::Timeout) => "it took longer than it may",
@@ -86,7 +87,7 @@ fn ended(view: &View, sheet: &Sheet) -> Said {
                 helps: actions::button(view, sheet, Act::Retry, true),
             }
         }
-        Shown::Cancelled => Said {
+        Phase::Cancelled => Said {
             tone: "off",
             icon: "off",
             sentence: html! { "It was cancelled at " (when) ", " (took) " after it was submitted." },
@@ -129,11 +130,11 @@ fn held(view: &View, sheet: &Sheet) -> Said {
     let lease = html! { @if let Some(until) = until { (parts::lease(view, until, ttl)) } };
     let epoch = parts::epoch(record.epoch.number());
     let sentence = match (state(view, sheet), record.cancel_by) {
-        (Shown::Cancelling, Some(by)) => html! {
+        (Phase::Cancelling, Some(by)) => html! {
             "Somebody asked to cancel it. " (who) " has it with " (epoch) " and has until "
             b.b { (parts::clock(view, by, Precision::Seconds)) } " to stop."
         },
-        (Shown::Starting, _) => html! {
+        (Phase::Starting, _) => html! {
             (who) " was handed it with " (epoch) " and has not begun yet. It is handed to another one unless the lease is renewed " (lease)
         },
         _ => html! { (who) " works on it with " (epoch) " and renews its lease " (lease) },

@@ -135,7 +135,7 @@ fn of_lease(view: &View, lease: &Lease, before: Option<&Lease>, events: &mut Vec
             (None, _) => { "a worker" }
         }
     };
-    // Whoever gets it after somebody else goes on with what that one had begun.
+    // A worker that gets it after another one goes on with what that one had begun.
     let other = before.filter(|before| before.worker != lease.worker).and_then(|before| before.worker_name.as_deref());
     let (icon, tone) = if before.is_some() { ("hand", "warn") } else { ("start", "run") };
     events.push(event(

@@ -1,13 +1,14 @@
 //! What a workflow remembers, position by position, with what came out.
 
 use baton_core::Millis;
+use baton_server::service::lists::Phase;
 use baton_server::service::sheet::{Payload, Sheet, Step, StepKind, StepState};
 use baton_server::{Error, Page};
 use maud::{Markup, html};
 
 use super::{io, run_link, timeline};
 use crate::format::{self, Precision};
-use crate::parts::{self, Shown, icon};
+use crate::parts::{self, icon};
 use crate::view::View;
 
 /// Positions on a page.
@@ -205,8 +206,8 @@ const TRIES_MAX: usize = 100;
 
 fn state(state: StepState) -> Markup {
     parts::state(match state {
-        StepState::Begun => Shown::Running,
-        StepState::Completed => Shown::Completed,
-        StepState::Failed => Shown::Failed,
+        StepState::Begun => Phase::Running,
+        StepState::Completed => Phase::Completed,
+        StepState::Failed => Phase::Failed,
     })
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use baton_core::RunId;
 use baton_server::service::sheet::{LogRecord, Sheet};
-use baton_server::{App, Error};
+use baton_server::{App, Error, face};
 
 /// Lines that are read together.
 const BATCH: usize = 2_000;
@@ -76,7 +76,7 @@ impl Searched {
 /// Looks for a text, or for the first error; `lines` is the number of the last line there is.
 pub async fn look(app: &App, sheet: &Sheet, find: Option<&str>, lines: u64) -> Result<Searched, Error> {
     let find = find.map(str::to_ascii_lowercase);
-    let key = (Arc::as_ptr(&app.store).cast::<()>() as usize, sheet.run(), find.clone());
+    let key = (face::server_mark(app), sheet.run(), find.clone());
     let known = remembered().get(&key).map(|(_, searched)| searched.clone());
     let mut searched = known.map_or_else(Searched::default, |known| Searched::clone(&known));
     let until = Instant::now() + LOOK_MAX;

@@ -17,6 +17,7 @@ mod timeline;
 
 use axum::Router;
 use baton_core::RunId;
+use baton_server::service::lists::Phase;
 use baton_server::service::sheet::{self, LogEnd, Nature, Sheet};
 use baton_server::service::{self};
 use baton_server::{App, Error};
@@ -25,7 +26,7 @@ use std::time::Duration;
 
 use crate::format;
 use crate::page::{Entry, Page, part};
-use crate::parts::{self, Shown, icon};
+use crate::parts::{self, icon};
 use crate::view::View;
 
 /// How often the page of a build that is worked on is looked at again.
@@ -125,9 +126,9 @@ fn name(sheet: &Sheet) -> String {
 }
 
 /// The state as it is shown.
-fn state(view: &View, sheet: &Sheet) -> Shown {
+fn state(view: &View, sheet: &Sheet) -> Phase {
     let record = &sheet.record;
-    Shown::of(record.state, record.due_at, record.cancel_by, view.now)
+    Phase::at(record.state, record.due_at, record.cancel_by, view.now)
 }
 
 /// The address of a run.

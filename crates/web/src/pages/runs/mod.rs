@@ -1,7 +1,9 @@
 //! `/runs`, `/builds` and `/workflows`: which runs, and what is each of them doing?
 
 mod act;
+mod chosen;
 pub mod filter;
+mod operation;
 pub mod row;
 pub mod submit;
 
@@ -11,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use baton_core::RunId;
 use baton_server::service::lists::{self, ListFilter, ListPage, Listed, ListedKind, Phase, PhaseCounts, SearchFrom};
-use baton_server::{Error, Scope};
+use baton_server::{Error, Scope, face};
 use maud::{Markup, html};
 
 use self::filter::{Filter, States, kind_of, kind_word};
@@ -21,7 +23,8 @@ use crate::parts::{self, icon};
 use crate::query::Query;
 use crate::view::View;
 
-pub use act::{forms, operation};
+pub use act::forms;
+pub use operation::page as operation;
 
 /// Rows of a page.
 const ROWS: usize = 100;
@@ -193,7 +196,7 @@ async fn counts(view: &View, filter: &ListFilter) -> Result<Option<Arc<PhaseCoun
     // A moment that moves on all the time would never be the same.
     let since = filter.since.map(|since| since / 60_000 * 60_000);
     let all = ListFilter { phases: Vec::new(), since, ..filter.clone() };
-    let key = format!("{:?} {all:?}", Arc::as_ptr(&view.app.store).cast::<()>());
+    let key = format!("{} {all:?}", face::server_mark(&view.app));
     let (last, is_due) = with_kept(|kept| {
         if kept.len() >= COUNTS_MAX && !kept.contains_key(&key) {
             kept.clear();

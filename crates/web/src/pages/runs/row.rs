@@ -9,7 +9,7 @@ use maud::{Markup, html};
 
 use super::filter::kind_word;
 use crate::format::{self, Precision};
-use crate::parts::{self, Shown, chip, icon};
+use crate::parts::{self, chip, icon};
 use crate::view::View;
 
 /// Characters of a message or an output that a row shows.
@@ -18,21 +18,6 @@ const CUT: usize = 160;
 const SILENT_SHARE: f64 = 0.6;
 /// A deadline so far away that it stands for none.
 const FAR: Millis = 4_000_000_000_000;
-
-/// What a phase is shown as.
-pub fn shown(phase: Phase) -> Shown {
-    match phase {
-        Phase::Waiting => Shown::Waiting,
-        Phase::Later => Shown::DueLater,
-        Phase::Starting => Shown::Starting,
-        Phase::Running => Shown::Running,
-        Phase::Cancelling => Shown::Cancelling,
-        Phase::Sleeping => Shown::Sleeping,
-        Phase::Completed => Shown::Completed,
-        Phase::Failed => Shown::Failed,
-        Phase::Cancelled => Shown::Cancelled,
-    }
-}
 
 /// The icon of a kind.
 pub fn kind_icon(kind: ListedKind) -> Markup {
@@ -84,7 +69,7 @@ pub fn row(view: &View, row: &Listed, may_select: bool) -> Markup {
     html! {
         tr id={ "r-" (id) } data-row {
             @if may_select { (check(row, &name)) }
-            td.c-st { (parts::state(shown(row.phase))) }
+            td.c-st { (parts::state(row.phase)) }
             td.c-name {
                 span.main {
                     (kind_icon(row.kind))

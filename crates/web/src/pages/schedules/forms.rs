@@ -7,9 +7,9 @@ use axum::routing::{get, post};
 use baton_core::Millis;
 use baton_core::cron::Cron;
 use baton_core::schedule::Overlap;
-use baton_proto::{ChangeSchedule, CreateSchedule, NAMESPACE_DEFAULT, ScheduleView, ScheduledRun};
+use baton_proto::{ChangeSchedule, CreateSchedule, ScheduleView, ScheduledRun};
 use baton_server::service::schedules::{self, by_hand, control, read};
-use baton_server::{App, Caller, Error, Scope};
+use baton_server::{App, Error, Scope};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use maud::{Markup, html};
@@ -53,24 +53,8 @@ pub fn overlap_words(overlap: Overlap) -> &'static str {
     OVERLAPS.iter().find(|(_, known, _)| *known == overlap).map_or("", |(_, _, words)| words)
 }
 
-/// What a form is about, and who sent it.
-struct Of<'a> {
-    caller: &'a Caller,
-    namespace: &'a str,
-    next: String,
-}
-
-fn of<'a>(form: &'a Form, id: Option<&str>) -> Of<'a> {
-    let caller = &form.visitor.caller;
-    let own = caller.namespace.as_deref().unwrap_or(NAMESPACE_DEFAULT);
-    let namespace = form.get("ns").unwrap_or(own);
-    let path = id.map_or_else(|| "/schedules".to_owned(), |id| format!("/schedules/{}", escape(id)));
-    let next = if namespace == own { path } else { format!("{path}?ns={}", escape(namespace)) };
-    Of { caller, namespace, next }
-}
-
-fn hidden_namespace(view: &View) -> Markup {
-    html! { input type="hidden" name="ns" value=(view.namespace); }
+fn path_of(id: &str) -> String {
+    format!("/schedules/{}", escape(id))
 }
 
 /// Shows the form of a schedule that is there.
@@ -81,14 +65,10 @@ async fn about(
     dialog: impl FnOnce(&ScheduleView) -> Dialog<'static>,
 ) -> Response {
     let view = &asking.view;
-    let action = format!("/form/schedules/{}/{verb}", escape(id));
-    let known = async {
-        view.caller.may(Scope::Submit, &view.namespace)?;
-        read::get(&view.app, &view.caller, &view.namespace, id).await
-    };
-    let known = known.await;
-    let asked = known.as_ref().map_err(Clone::clone).map(|known| Dialog { action: &action, ..dialog(known) });
-    asking.answer(Entry::Schedules, ("Schedules", &view.href("/schedules")), asked)
+    let known = read::get(&view.app, &view.caller, &view.namespace, id);
+    let action = format!("/form{}/{verb}", path_of(id));
+    let from = view.href("/schedules");
+    asking.about(Entry::Schedules, ("Schedules", &from), &action, Scope::Submit, known, dialog).await
 }
 
 // ---- make and change
@@ -102,7 +82,6 @@ fn fields(view: &View, known: Option<&ScheduleView>) -> Markup {
     let overlap = known.map_or(Overlap::Allow, |known| known.overlap);
     let jitter = known.map_or(0, |known| known.jitter_ms);
     html! {
-        (hidden_namespace(view))
         @if known.is_none() { (parts::text_field("id", "Name", "Unique in its namespace.", "", true)) }
         div.two {
             (parts::field("field-cron", "When", "Minute, hour, day of month, month, day of week. With six, a second first.", html! {
@@ -181,7 +160,7 @@ async fn ask_new(asking: Asking) -> Response {
         id: "new-schedule",
         title: "New schedule",
         action: "/form/schedules/new",
-        body: fields(view, None),
+        body: html! { (parts::hidden_namespace(view)) (fields(view, None)) },
         confirm: "Make it",
         is_dangerous: false,
     });
@@ -190,7 +169,7 @@ async fn ask_new(asking: Asking) -> Response {
 
 async fn create(State(app): State<App>, form: Form) -> Response {
     let id = form.get("id").unwrap_or_default().trim();
-    let of = of(&form, Some(id));
+    let of = form.about(&path_of(id));
     let made = async {
         let wanted = CreateSchedule {
             namespace: of.namespace.to_owned(),
@@ -222,7 +201,7 @@ async fn ask_edit(asking: Asking, Path(id): Path<String>) -> Response {
 }
 
 async fn edit(State(app): State<App>, Path(id): Path<String>, form: Form) -> Response {
-    let of = of(&form, Some(&id));
+    let of = form.about(&path_of(&id));
     let changed = async {
         let known = read::get(&app, of.caller, of.namespace, &id).await?;
         let wanted = ChangeSchedule {
@@ -269,13 +248,13 @@ fn previewed(view: &View, cron: &str, zone: &str) -> Markup {
 // ---- pause, resume, run, remove
 
 async fn pause(State(app): State<App>, Path(id): Path<String>, form: Form) -> Response {
-    let of = of(&form, Some(&id));
+    let of = form.about(&path_of(&id));
     let paused = control::pause(&app, of.caller, of.namespace, &id, None).await;
     form.answer(paused.map(|_| format!("The schedule {id} is paused.")), &of.next)
 }
 
 async fn resume(State(app): State<App>, Path(id): Path<String>, form: Form) -> Response {
-    let of = of(&form, Some(&id));
+    let of = form.about(&path_of(&id));
     let resumed = control::resume(&app, of.caller, of.namespace, &id).await;
     form.answer(resumed.map(|_| format!("The schedule {id} fires again, from now on.")), &of.next)
 }
@@ -288,7 +267,6 @@ async fn ask_run(asking: Asking, Path(id): Path<String>) -> Response {
         title: "Run it now?",
         action: "",
         body: html! {
-            (hidden_namespace(&asking.view))
             input type="hidden" name="key" value=(key);
             p { "Starts a run of " bdi.b { (format::visible(&known.run.kind)) } " on " bdi.b { (format::visible(&known.run.queue)) }
                 ", beside the fires of " bdi { (format::visible(&known.id)) } " and whether or not one lives." }
@@ -300,7 +278,7 @@ async fn ask_run(asking: Asking, Path(id): Path<String>) -> Response {
 }
 
 async fn run(State(app): State<App>, Path(id): Path<String>, form: Form) -> Response {
-    let of = of(&form, Some(&id));
+    let of = form.about(&path_of(&id));
     let started = by_hand::trigger(&app, of.caller, of.namespace, &id, form.get("key")).await;
     let said = started.map(|started| format!("The run {} is submitted.", format::short_id(&started.run_id)));
     form.answer(said, &of.next)
@@ -312,7 +290,6 @@ async fn ask_remove(asking: Asking, Path(id): Path<String>) -> Response {
         title: "Remove the schedule?",
         action: "",
         body: html! {
-            (hidden_namespace(&asking.view))
             p { bdi.b { (format::visible(&known.id)) } " fires no more, and what is known of its fires goes with it. Its "
                 (format::counted(known.fired, "run stays", "runs stay")) "." }
         },
@@ -323,7 +300,7 @@ async fn ask_remove(asking: Asking, Path(id): Path<String>) -> Response {
 }
 
 async fn remove(State(app): State<App>, Path(id): Path<String>, form: Form) -> Response {
-    let of = of(&form, None);
+    let of = form.about("/schedules");
     let removed = schedules::delete(&app, of.caller, of.namespace, &id).await;
     form.answer(removed.map(|()| format!("The schedule {id} is removed.")), &of.next)
 }
@@ -338,7 +315,6 @@ async fn ask_backfill(asking: Asking, Path(id): Path<String>) -> Response {
         title: "Make up for fires",
         action: "",
         body: html! {
-            (hidden_namespace(view))
             input type="hidden" name="zone" value=(view.zone.iana_name().unwrap_or("UTC"));
             p { "Starts the runs of " bdi.b { (format::visible(&known.id)) } " for a range that has passed. A fire that has started a run before does not start another." }
             div.two {
@@ -370,7 +346,7 @@ fn moment(form: &Form, name: &'static str, zone: &TimeZone) -> Result<Millis, Er
 }
 
 async fn backfill(State(app): State<App>, Path(id): Path<String>, form: Form) -> Response {
-    let of = of(&form, Some(&id));
+    let of = form.about(&path_of(&id));
     let zone = form.get("zone").and_then(|name| TimeZone::get(name).ok()).unwrap_or(TimeZone::UTC);
     let counted = async {
         let (from, to) = (moment(&form, "from", &zone)?, moment(&form, "to", &zone)?);
@@ -399,7 +375,7 @@ async fn backfill(State(app): State<App>, Path(id): Path<String>, form: Form) ->
     };
     let clock = |at: Millis| format::clock(at, to, &zone, Precision::Minutes);
     let count = fires.len();
-    let action = format!("/form/schedules/{}/backfill", escape(&id));
+    let action = format!("/form{}/backfill", path_of(&id));
     let dialog = Dialog {
         id: "backfill-sure",
         title: &format!("Make up for {}?", format::counted(count as u64, "fire", "fires")),

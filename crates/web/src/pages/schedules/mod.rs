@@ -5,6 +5,7 @@ mod forms;
 mod one;
 
 use baton_proto::{ScheduleFire, ScheduleView};
+use baton_server::service::lists::Phase;
 use baton_server::service::schedules::read::{self, PastFire};
 use baton_server::{Error, Page as Rows, Scope};
 use maud::{Markup, html};
@@ -12,7 +13,7 @@ use maud::{Markup, html};
 use crate::ask;
 use crate::format::{self, Precision};
 use crate::page::{Entry, Page, part};
-use crate::parts::{self, Shown, icon};
+use crate::parts::{self, icon};
 use crate::query::escape;
 use crate::view::View;
 
@@ -131,7 +132,7 @@ fn in_words(cron: &str) -> Option<String> {
     Some(first.chain(letters).collect())
 }
 
-/// The next fires of a schedule: the first in full, the others for whoever points at it.
+/// The next fires of a schedule: the first in full, the others when somebody points at it.
 fn upcoming(view: &View, schedule: &ScheduleView) -> Markup {
     html! {
         @match schedule.next_fires.as_slice() {
@@ -204,10 +205,10 @@ impl Outcome {
 
     fn icon(self) -> &'static str {
         match self {
-            Outcome::Completed => Shown::Completed.icon(),
-            Outcome::Failed => Shown::Failed.icon(),
-            Outcome::Cancelled => Shown::Cancelled.icon(),
-            Outcome::Live => Shown::Running.icon(),
+            Outcome::Completed => parts::state_icon(Phase::Completed),
+            Outcome::Failed => parts::state_icon(Phase::Failed),
+            Outcome::Cancelled => parts::state_icon(Phase::Cancelled),
+            Outcome::Live => parts::state_icon(Phase::Running),
             Outcome::LeftOut => "stop",
             Outcome::Gone => "plain",
         }

@@ -2,6 +2,7 @@
 
 use baton_core::State;
 use baton_proto::{RunView, WorkerView};
+use baton_server::service::lists::Phase;
 use baton_server::service::{self, read::RunQuery, worker_id};
 use baton_server::{Error, Health, Heard, Page as StorePage, Scope};
 use maud::{Markup, html};
@@ -131,7 +132,7 @@ fn lease_line(view: &View, worker: &WorkerView, run: &RunView) -> Markup {
             }
             td { span.cut.name dir="auto" { (format::visible(&run.kind)) } }
             td { a.cut.name href=(view.href(&parts::queue_path(&run.queue))) dir="auto" { (format::visible(&run.queue)) } }
-            td { (parts::state(parts::Shown::of(run.state, run.due_at.0, cancel_by, view.now))) }
+            td { (parts::state(Phase::at(run.state, run.due_at.0, cancel_by, view.now))) }
             td { (parts::epoch(run.epoch)) }
             td.nowrap { (parts::lease(view, worker.lease_until.0, super::row::ttl(worker))) }
             td.num.soft.nowrap { @if let Some(at) = run.claimed_at { (parts::span(view, at.0, None)) } @else { (MISSING) } }

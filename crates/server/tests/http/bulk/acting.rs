@@ -1,16 +1,15 @@
-//! /api/v1/bulk
+//! What operations do to runs, how fast, and what they leave alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use baton::proto::{BulkFilter, BulkView, CreateBulk, Event, SubmitBatch, SubmitRun, Time};
-use baton::{Client, EventFilter, RunFilter};
-use baton_core::{BulkState, RunId, State};
-use baton_store::{BulkProgress, Page};
+use baton::RunFilter;
+use baton::proto::{BulkFilter, CreateBulk, SubmitRun, Time};
+use baton_core::State;
 use serde_json::json;
 
-use crate::events::Ear;
-use crate::harness::{KEY, On, START, Server, complete, eventually, fail, on_both, refusal, run, started_claim};
+use super::{cancel, on_queue, retry, tally};
+use crate::harness::{On, START, Server, complete, eventually, on_both, refusal, run};
 
 on_both!(
     a_dry_run_counts_what_is_then_cancelled,
@@ -21,121 +20,11 @@ on_both!(
     the_same_key_gives_the_same_operation,
     an_operation_is_stopped_in_the_middle,
     an_operation_is_no_faster_than_its_rate,
-    another_server_goes_on_where_one_died,
-    a_server_that_died_after_it_retried_does_no_harm,
     an_operation_waits_for_room_in_the_queue,
     a_held_run_is_told_to_stop,
     builds_are_cancelled_and_retried_as_builds,
     ten_thousand_runs_are_cancelled,
-    a_namespace_knows_nothing_of_the_operations_of_another,
-    an_operation_over_all_namespaces_is_for_keys_that_are_good_for_all,
-    a_namespace_has_so_many_operations,
-    operations_are_listed_in_pages_and_have_tags,
-    those_who_listen_hear_of_it_and_the_audit_log_has_two_lines,
-    what_ended_long_ago_is_deleted,
 );
-
-fn filter(queue: &str) -> BulkFilter {
-    BulkFilter { queue: Some(queue.into()), ..BulkFilter::default() }
-}
-
-fn cancel(queue: &str) -> CreateBulk {
-    CreateBulk::new("cancel", filter(queue))
-}
-
-fn retry(queue: &str) -> CreateBulk {
-    CreateBulk::new("retry", filter(queue))
-}
-
-fn on_queue(queue: &str) -> SubmitRun {
-    SubmitRun::new(queue, "send")
-}
-
-impl Server {
-    /// A server whose operations have no reason to wait.
-    async fn unhurried(on: On) -> Server {
-        Server::with(on, |settings| {
-            settings.bulk_rate = 1_000_000.0;
-            settings.bulk_rate_max = 1_000_000.0;
-        })
-        .await
-    }
-
-    async fn submit_many(&self, count: usize, run: &SubmitRun) -> Vec<String> {
-        let mut ids = Vec::with_capacity(count);
-        for begin in (0..count).step_by(1_000) {
-            let batch = SubmitBatch { runs: vec![run.clone(); (count - begin).min(1_000)] };
-            let submitted = self.client.submit_batch(&batch).await.unwrap();
-            ids.extend(submitted.runs.into_iter().map(|run| run.id));
-        }
-        ids
-    }
-
-    /// Submits runs, and lets each fail for good.
-    async fn submit_failed(&self, count: usize, queue: &str) -> Vec<String> {
-        let retry = Some(baton_core::RetryPolicy { max_attempts: 1, ..Default::default() });
-        let ids = self.submit_many(count, &SubmitRun { retry, ..on_queue(queue) }).await;
-        let worker = json!({"name": "fails", "queues": [queue], "types": ["send"], "max_concurrent": count});
-        let worker = self.client.register(&serde_json::from_value(worker).unwrap()).await.unwrap().worker_id;
-        let claim = baton::proto::Claim { max: Some(count as u32), ..started_claim() };
-        for held in self.claims(&worker, &claim).await {
-            self.client.fail(&held.run_id, &fail(&held.lease)).await.unwrap();
-        }
-        ids
-    }
-
-    async fn begin(&self, wanted: &CreateBulk) -> BulkView {
-        self.client.bulk_start(wanted, None).await.unwrap()
-    }
-
-    async fn ended(&self, id: &str) -> BulkView {
-        let mut view = None;
-        eventually("the operation ends", async || {
-            let found = self.client.bulk(id).await.unwrap();
-            let has_ended = found.is_ended();
-            view = Some(found);
-            has_ended
-        })
-        .await;
-        view.unwrap()
-    }
-
-    /// Waits until an operation has acted on so many runs, and nobody looks at it before the clock moves.
-    async fn waits(&self, id: &str, done: u64) -> baton_store::BulkOperation {
-        let mut found = None;
-        eventually("the operation waits for its rate", async || {
-            let looked = self.app.store.bulk(id.parse().unwrap()).await.unwrap().unwrap();
-            assert!(looked.progress.tally.done <= done, "faster than its rate: {looked:?}");
-            let is_so = looked.progress.tally.done == done && looked.due_at > self.clock.local();
-            found = Some(looked);
-            is_so
-        })
-        .await;
-        found.unwrap()
-    }
-
-    async fn carried_out(&self, wanted: &CreateBulk) -> BulkView {
-        self.ended(&self.begin(wanted).await.id).await
-    }
-
-    /// How many runs of a queue are in each state.
-    async fn standing(&self, queue: &str) -> BTreeMap<&'static str, u64> {
-        let mut all = BTreeMap::new();
-        for state in State::ALL {
-            let filter =
-                RunFilter { queue: Some(queue.into()), states: vec![state], total: true, ..RunFilter::default() };
-            let count = self.client.runs(&filter).await.unwrap().total.unwrap();
-            if count > 0 {
-                all.insert(state.as_str(), count);
-            }
-        }
-        all
-    }
-}
-
-fn tally(view: &BulkView) -> (u64, u64, u64) {
-    (view.done, view.skipped, view.failed)
-}
 
 async fn a_dry_run_counts_what_is_then_cancelled(on: On) {
     let server = Server::unhurried(on).await;
@@ -346,92 +235,6 @@ async fn an_operation_is_no_faster_than_its_rate(on: On) {
     assert_eq!(tally(&server.ended(&operation.id).await), (200, 0, 0));
 }
 
-/// An operation that has acted on one run and waits for its rate, as another server sees it.
-async fn slow(server: &Server, wanted: CreateBulk) -> baton_store::BulkOperation {
-    let operation = server.begin(&CreateBulk { rate_per_second: Some(0.001), ..wanted }).await;
-    server.waits(&operation.id, 1).await
-}
-
-/// Does as a server does that plans runs, and dies.
-async fn plan_and_die(
-    server: &Server,
-    seen: &baton_store::BulkOperation,
-    count: usize,
-    states: Vec<State>,
-) -> Vec<RunId> {
-    let filter = baton_store::RunFilter { states, before: Some(seen.id.as_bound()), ..Default::default() };
-    let page = Page { after: seen.progress.cursor, limit: count };
-    let planned = server.app.store.find_runs(&filter, page).await.unwrap();
-    let progress = BulkProgress { planned: planned.clone(), cursor: planned.last().copied(), ..seen.progress.clone() };
-    let saved = server.app.store.save_bulk(seen.id, seen.version, &progress, BulkState::Running, 10_000).await.unwrap();
-    assert!(saved.is_some(), "nobody else had a turn");
-    planned
-}
-
-async fn another_server_goes_on_where_one_died(on: On) {
-    let server = Server::start(on).await;
-    // Where the store can be shared there is a second server.
-    let second = match on {
-        On::Sqlite => None,
-        On::Postgres => {
-            let url = server.settings.database_url.as_deref().unwrap();
-            Some(Server::on_database(url, server.clock.clone()).await)
-        }
-    };
-    server.submit_many(20, &on_queue("mail")).await;
-    let seen = slow(&server, cancel("mail")).await;
-    let planned = plan_and_die(&server, &seen, 5, vec![State::Pending]).await;
-    server.app.store.cancel(planned[..2].to_vec(), 0).await.unwrap();
-    server.clock.advance(9_999);
-    let id = seen.id.to_string();
-    assert_eq!(server.client.bulk(&id).await.unwrap().done, 1, "it may live");
-    // Nobody has told this server of the turn that began before its time: it looks by itself.
-    server.clock.advance(60_000);
-    eventually("somebody else goes on", async || server.client.bulk(&id).await.unwrap().done == 6).await;
-    assert_eq!(server.standing("mail").await, [("cancelled", 6), ("pending", 14)].into());
-    // A server that was only slow comes too late, and changes nothing.
-    let late = server.app.store.save_bulk(seen.id, seen.version + 1, &seen.progress, BulkState::Running, 0).await;
-    assert_eq!(late.unwrap(), None);
-    let through = second.as_ref().unwrap_or(&server);
-    through.client.bulk_stop(&id).await.unwrap();
-    assert_eq!(tally(&through.ended(&id).await), (6, 0, 0));
-}
-
-async fn a_server_that_died_after_it_retried_does_no_harm(on: On) {
-    let server = Server::start(on).await;
-    server.submit_failed(12, "mail").await;
-    let seen = slow(&server, retry("mail")).await;
-    let planned = plan_and_die(&server, &seen, 5, vec![State::Failed]).await;
-    // It got as far as three of them. The key is the one that the single verb would have made of operation and run.
-    for run in &planned[..3] {
-        let record = server.app.store.run(*run).await.unwrap().unwrap();
-        let key = format!("retry\u{1f}{run}\u{1f}bulk\u{1f}{}", seen.id);
-        let queue = server.app.lanes.queue_of(record.lane).unwrap();
-        let again = baton_store::NewRun {
-            lane: baton_store::Lane { lane: record.lane, queue },
-            priority: record.priority,
-            due: baton_store::Due::Now,
-            key: None,
-            affinity: None,
-            idempotency: Some(baton_store::Idempotency { key, fingerprint: [0; 16] }),
-            options: None,
-            retry_of: Some(*run),
-            trace: None,
-            input: record.input,
-        };
-        let submission = baton_store::Submission { runs: vec![again], dice: vec![5] };
-        server.app.store.submit(vec![submission]).await.unwrap().remove(0).unwrap();
-    }
-    server.clock.advance(60_000);
-    let id = seen.id.to_string();
-    eventually("the server goes on", async || server.client.bulk(&id).await.unwrap().done == 6).await;
-    let page = RunFilter { queue: Some("mail".into()), state: Some(State::Pending), ..RunFilter::default() };
-    let again: Vec<_> =
-        server.client.runs(&page).await.unwrap().runs.into_iter().filter_map(|run| run.retry_of).collect();
-    assert_eq!(again.len(), 6);
-    assert_eq!(again.iter().collect::<BTreeSet<_>>().len(), 6, "none of them twice");
-}
-
 async fn an_operation_waits_for_room_in_the_queue(on: On) {
     let server = Server::unhurried(on).await;
     server.submit_failed(30, "mail").await;
@@ -514,142 +317,4 @@ async fn ten_thousand_runs_are_cancelled(on: On) {
     }
     assert_eq!((done.matched, tally(&done)), (Some(10_000), (10_000, 0, 0)));
     assert_eq!(server.standing("mail").await, [("cancelled", 10_000)].into());
-}
-
-async fn a_namespace_knows_nothing_of_the_operations_of_another(on: On) {
-    let server = Server::unhurried(on).await;
-    server.submit_many(5, &on_queue("mail")).await;
-    let team = server.client_for(&["submit"], Some("team")).await;
-    let reader = server.client_for(&["read"], Some("default")).await;
-    team.submit(&SubmitRun { namespace: "team".into(), ..on_queue("mail") }).await.unwrap();
-    // Of a foreign namespace there is nothing to be found, and one that is named is refused.
-    assert_eq!(team.bulk_count(&cancel("mail")).await.unwrap().matched, 1);
-    let named = CreateBulk::new("cancel", BulkFilter { namespace: Some("default".into()), ..BulkFilter::default() });
-    assert_eq!(refusal(team.bulk_count(&named).await), "403 forbidden");
-    assert_eq!(refusal(reader.bulk_count(&cancel("mail")).await), "403 forbidden");
-    let all = CreateBulk { all: true, ..CreateBulk::new("cancel", BulkFilter::default()) };
-    let theirs = team.bulk_start(&all, None).await.unwrap();
-    assert_eq!(theirs.namespace.as_deref(), Some("team"));
-    assert_eq!(tally(&server.ended(&theirs.id).await), (1, 0, 0));
-    assert_eq!(server.standing("mail").await["pending"], 5);
-    let ours = server.begin(&named).await;
-    for client in [&team] {
-        assert_eq!(refusal(client.bulk(&ours.id).await), "404 not_found");
-        assert_eq!(refusal(client.bulk_stop(&ours.id).await), "404 not_found");
-        let listed = client.bulks(None, None, None, None).await.unwrap().operations;
-        assert_eq!(listed.iter().map(|one| &one.id).collect::<Vec<_>>(), [&theirs.id]);
-    }
-    assert_eq!(reader.bulk(&ours.id).await.unwrap().id, ours.id);
-    assert_eq!(refusal(reader.bulk_stop(&ours.id).await), "403 forbidden");
-    assert_eq!(refusal(reader.bulk(&theirs.id).await), "404 not_found");
-}
-
-async fn an_operation_over_all_namespaces_is_for_keys_that_are_good_for_all(on: On) {
-    let server = Server::unhurried(on).await;
-    for namespace in ["default", "team"] {
-        let run = SubmitRun { namespace: namespace.into(), ..on_queue("mail") };
-        server.submit_many(3, &run).await;
-    }
-    let done = server.carried_out(&cancel("mail")).await;
-    assert_eq!((done.namespace.as_deref(), tally(&done)), (None, (6, 0, 0)));
-    let team: Client = server.client_for(&["admin"], Some("team")).await;
-    assert_eq!(refusal(team.bulk(&done.id).await), "404 not_found", "it reaches beyond");
-    assert_eq!(team.bulks(None, None, None, None).await.unwrap().operations, []);
-}
-
-async fn a_namespace_has_so_many_operations(on: On) {
-    let server = Server::start(on).await;
-    server.submit_many(2, &on_queue("mail")).await;
-    let of = |namespace: &str| CreateBulk {
-        rate_per_second: Some(0.001),
-        ..CreateBulk::new("cancel", BulkFilter { namespace: Some(namespace.into()), ..filter("mail") })
-    };
-    let first = server.begin(&of("default")).await;
-    eventually("it waits for its rate", async || server.client.bulk(&first.id).await.unwrap().done == 1).await;
-    // Those that find nothing end, and make room; this one does not.
-    for _ in 0..30 {
-        let other = server.begin(&of("team")).await;
-        server.ended(&other.id).await;
-    }
-    for _ in 1..20 {
-        // Each has one run to wait for that nobody can act on.
-        server.submit_many(2, &on_queue("mail")).await;
-        let next = server.begin(&of("default")).await;
-        eventually("it waits, too", async || server.client.bulk(&next.id).await.unwrap().done == 1).await;
-    }
-    assert_eq!(refusal(server.client.bulk_start(&of("default"), None).await), "429 namespace_limit");
-    assert_eq!(server.client.bulk_count(&of("default")).await.unwrap().action, "cancel", "counting is free");
-    server.client.bulk_stop(&first.id).await.unwrap();
-    server.ended(&first.id).await;
-    server.begin(&of("default")).await;
-}
-
-async fn operations_are_listed_in_pages_and_have_tags(on: On) {
-    let server = Server::unhurried(on).await;
-    let mut ids = Vec::new();
-    for _ in 0..5 {
-        ids.insert(0, server.carried_out(&cancel("mail")).await.id);
-    }
-    let (mut listed, mut cursor) = (Vec::new(), None);
-    loop {
-        let page = server.client.bulks(None, Some("completed"), Some(2), cursor.as_deref()).await.unwrap();
-        listed.extend(page.operations.into_iter().map(|one| one.id));
-        cursor = page.next_cursor;
-        if cursor.is_none() {
-            break;
-        }
-    }
-    assert_eq!(listed, ids);
-    assert_eq!(server.client.bulks(None, Some("running"), None, None).await.unwrap().operations, []);
-    let path = format!("/api/v1/bulk/{}", ids[0]);
-    let tag = server.call("GET", &path, "").await.header("etag").to_owned();
-    let request = server.request("GET", &path).header("x-api-key", KEY).header("if-none-match", &tag);
-    assert_eq!(server.send(request, "").await.status, 304);
-}
-
-async fn those_who_listen_hear_of_it_and_the_audit_log_has_two_lines(on: On) {
-    let server = Server::unhurried(on).await;
-    server.submit_many(700, &on_queue("mail")).await;
-    let of_default =
-        EventFilter { namespace: Some("default".into()), kinds: vec!["bulk".into()], ..EventFilter::default() };
-    let mut ear = Ear::open(&server, of_default).await;
-    let wanted = CreateBulk {
-        reason: Some("the wrong template".into()),
-        ..CreateBulk::new("cancel", BulkFilter { namespace: Some("default".into()), ..filter("mail") })
-    };
-    let begun = Instant::now();
-    let operation = server.begin(&wanted).await;
-    let mut heard: Vec<Event> = vec![ear.next().await];
-    while heard.last().is_some_and(|event| event.state.as_deref() == Some("running")) {
-        heard.push(ear.next().await);
-    }
-    assert!(heard.len() as u64 <= 3 + begun.elapsed().as_secs(), "start, end, and once a second in between: {heard:?}");
-    assert!(heard.iter().all(|event| event.kind == "bulk.changed" && event.namespace.as_deref() == Some("default")));
-    let (first, last) = (heard[0].bulk.clone().unwrap(), heard.last().unwrap().bulk.clone().unwrap());
-    assert_eq!((first.id.as_str(), first.done, first.matched), (operation.id.as_str(), 0, None));
-    assert_eq!((last.done, last.matched, last.action.as_str()), (700, Some(700), "cancel"));
-    let log = server.call("GET", "/api/v1/audit", "").await.json();
-    let lines: Vec<_> = log["lines"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|line| line["subject"] == operation.id.as_str())
-        .map(|line| (line["action"].as_str().unwrap(), line["detail"].as_str().unwrap()))
-        .collect();
-    assert_eq!(lines.len(), 2, "{lines:?}");
-    assert_eq!(lines[0], ("bulk.end", "completed: 700 done, 0 skipped, 0 failed of 700 matched"));
-    assert!(lines[1].0 == "bulk.start" && lines[1].1.contains("the wrong template"), "{lines:?}");
-}
-
-async fn what_ended_long_ago_is_deleted(on: On) {
-    let server = Server::with(on, |settings| settings.retention_runs_ms = 60_000).await;
-    let done = server.carried_out(&cancel("mail")).await;
-    assert_eq!(done.state, "completed");
-    let id = done.id.clone();
-    eventually("retention comes by", async || {
-        server.clock.advance(30_000);
-        server.client.bulk(&id).await.is_err()
-    })
-    .await;
-    assert_eq!(refusal(server.client.bulk(&id).await), "404 not_found");
 }
