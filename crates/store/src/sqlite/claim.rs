@@ -136,8 +136,8 @@ struct Asker {
     now: Answered,
 }
 
-struct Claim<'a> {
-    sql: &'a Sql<'a>,
+struct Claim<'a, 'c> {
+    sql: &'a Sql<'c>,
     request: &'a ClaimRequest,
     queue: ClaimQueue,
     /// What each slot can still take.
@@ -151,7 +151,7 @@ struct Claim<'a> {
     answer: ClaimAnswer,
 }
 
-impl Claim<'_> {
+impl Claim<'_, '_> {
     fn round(&mut self, lanes: &BTreeSet<LaneId>) -> StoreResult<Stopped> {
         let (candidates, cut) = self.candidates(lanes)?;
         let key_room = self.key_room(&candidates)?;

@@ -29,7 +29,7 @@ struct Completed {
     relatives: Relatives,
 }
 
-pub(super) fn one(sql: &Sql<'_>, batch: &mut Batch<'_>, completion: &Completion) -> StoreResult<Verdict> {
+pub(super) fn one(sql: &Sql<'_>, batch: &mut Batch<'_, '_>, completion: &Completion) -> StoreResult<Verdict> {
     let lease = completion.lease;
     let parameters = params![lease.run.0.as_bytes(), lease.epoch.code()];
     let completed = sql.row(statements::READ_COMPLETED, parameters, |row| {

@@ -1,12 +1,13 @@
 //! A connection as the verbs see it: statements by text, counted, with the errors in the store's words.
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use baton_core::Millis;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, Params, Row};
+use rusqlite::{CachedStatement, Connection, ErrorCode, Params, Row};
 
 use crate::{StoreError, StoreResult};
 
@@ -65,20 +66,44 @@ pub(super) struct Sql<'a> {
     pub statements: &'a AtomicU64,
     /// Read once, so that everything a job writes bears the same time.
     pub now: Millis,
+    /// What the job has run: it mostly runs few statements many times, and to find one by its text, which the
+    /// connection does, costs about as much as to bind a row to it.
+    prepared: RefCell<Vec<(&'static str, CachedStatement<'a>)>>,
 }
 
-impl Sql<'_> {
+impl<'a> Sql<'a> {
+    pub(super) fn new(connection: &'a Connection, statements: &'a AtomicU64, now: Millis) -> Sql<'a> {
+        Sql { connection, statements, now, prepared: RefCell::default() }
+    }
+
     /// Runs a statement; returns how many rows it changed.
-    pub(super) fn execute(&self, text: &str, parameters: impl Params) -> StoreResult<usize> {
+    pub(super) fn execute(&self, text: &'static str, parameters: impl Params) -> StoreResult<usize> {
         self.count();
-        Ok(self.connection.prepare_cached(text)?.execute(parameters)?)
+        self.with(text, |statement| statement.execute(parameters))
+    }
+
+    /// Does something with a statement of the store.
+    fn with<T>(
+        &self,
+        text: &'static str,
+        act: impl FnOnce(&mut CachedStatement<'a>) -> rusqlite::Result<T>,
+    ) -> StoreResult<T> {
+        let place = self.prepared.borrow().iter().position(|(known, _)| *known == text);
+        // Out of its place meanwhile: what is done with it may run others.
+        let mut statement = match place {
+            Some(place) => self.prepared.borrow_mut().swap_remove(place).1,
+            None => self.connection.prepare_cached(text)?,
+        };
+        let done = act(&mut statement);
+        self.prepared.borrow_mut().push((text, statement));
+        Ok(done?)
     }
 
     /// Runs a statement; returns its first row, if there is one. Runs to the end, because a statement that writes
     /// has not written before.
     pub(super) fn row<T>(
         &self,
-        text: &str,
+        text: &'static str,
         parameters: impl Params,
         decode: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> StoreResult<Option<T>> {
@@ -88,7 +113,7 @@ impl Sql<'_> {
     /// As [`Sql::row`], for a statement that always has a row.
     pub(super) fn one<T>(
         &self,
-        text: &str,
+        text: &'static str,
         parameters: impl Params,
         decode: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> StoreResult<T> {
@@ -97,6 +122,17 @@ impl Sql<'_> {
 
     /// Runs a statement; returns its rows.
     pub(super) fn rows<T>(
+        &self,
+        text: &'static str,
+        parameters: impl Params,
+        decode: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> StoreResult<Vec<T>> {
+        self.count();
+        self.with(text, |statement| statement.query_map(parameters, decode)?.collect())
+    }
+
+    /// As [`Sql::rows`], for a statement that is put together.
+    pub(super) fn rows_of<T>(
         &self,
         text: &str,
         parameters: impl Params,
@@ -109,15 +145,16 @@ impl Sql<'_> {
     }
 
     /// Runs a statement; returns how many rows it has, without keeping them.
-    pub(super) fn count_rows(&self, text: &str, parameters: impl Params) -> StoreResult<u64> {
+    pub(super) fn count_rows(&self, text: &'static str, parameters: impl Params) -> StoreResult<u64> {
         self.count();
-        let mut statement = self.connection.prepare_cached(text)?;
-        let mut rows = statement.query(parameters)?;
-        let mut count = 0;
-        while rows.next()?.is_some() {
-            count += 1;
-        }
-        Ok(count)
+        self.with(text, |statement| {
+            let mut rows = statement.query(parameters)?;
+            let mut count = 0;
+            while rows.next()?.is_some() {
+                count += 1;
+            }
+            Ok(count)
+        })
     }
 
     /// Begins, ends or undoes a part of a transaction. Not counted: it looks at no data, and goes nowhere.

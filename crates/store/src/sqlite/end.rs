@@ -48,8 +48,8 @@ pub(super) fn changes<'a>(
 }
 
 /// What several verbs of one call have in common: counters and keys are settled once, at the end.
-pub(super) struct Batch<'a> {
-    sql: &'a Sql<'a>,
+pub(super) struct Batch<'a, 'c> {
+    sql: &'a Sql<'c>,
     jitter: f64,
     counts: BTreeMap<WorkerId, Counts>,
     keys: Vec<(QueueId, String)>,
@@ -82,8 +82,8 @@ struct Counts {
     failed: u32,
 }
 
-impl<'a> Batch<'a> {
-    pub(super) fn new(sql: &'a Sql<'a>, jitter: f64) -> Batch<'a> {
+impl<'a, 'c> Batch<'a, 'c> {
+    pub(super) fn new(sql: &'a Sql<'c>, jitter: f64) -> Batch<'a, 'c> {
         Batch { sql, jitter, counts: BTreeMap::new(), keys: Vec::new(), woken: Woken::default() }
     }
 

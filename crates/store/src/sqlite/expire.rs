@@ -39,7 +39,7 @@ pub(super) fn expire(sql: &Sql<'_>, jitter: f64, limit: usize) -> StoreResult<Ex
     Ok(Expired { more: !runs.is_empty() && runs.len() >= limit, runs, woken: batch.finish()? })
 }
 
-fn take_back(sql: &Sql<'_>, batch: &mut Batch<'_>, run: RunId, what: Expiry) -> StoreResult<Option<ExpiredRun>> {
+fn take_back(sql: &Sql<'_>, batch: &mut Batch<'_, '_>, run: RunId, what: Expiry) -> StoreResult<Option<ExpiredRun>> {
     let Some(row) = rows::live(sql, run)? else { return Ok(None) };
     let epoch = row.rules.epoch;
     let signs = match decide::is_poisoned_by(&row, what, sql.now) {

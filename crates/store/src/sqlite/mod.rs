@@ -94,7 +94,7 @@ impl SqliteStore {
     fn open_files(files: Files, role: Role, clock: Clock) -> StoreResult<SqliteStore> {
         let statements = Arc::new(AtomicU64::new(0));
         let connection = connection::open(files.database(), role)?;
-        migrate::migrate(&Sql { connection: &connection, statements: &statements, now: clock.local() })?;
+        migrate::migrate(&Sql::new(&connection, &statements, clock.local()))?;
         let mut readers = Vec::with_capacity(READERS);
         for _ in 0..READERS {
             let connection = connection::open(files.database(), Role::Reader)?;

@@ -22,7 +22,7 @@ impl Hand for Reader {
     const JOBS_AT_ONCE: usize = 1;
 
     fn work(&mut self, jobs: Vec<Box<dyn Job>>) {
-        let sql = Sql { connection: &self.connection, statements: &self.statements, now: self.clock.local() };
+        let sql = Sql::new(&self.connection, &self.statements, self.clock.local());
         for mut job in jobs {
             let outcome = sql.control("begin").and_then(|()| job.run(&sql));
             if !self.connection.is_autocommit()

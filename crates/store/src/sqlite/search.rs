@@ -35,7 +35,7 @@ pub(super) fn search(sql: &Sql<'_>, search: &RunSearch, from: SearchFrom, limit:
         let mut runs = Vec::new();
         for lane in lanes(search, source) {
             let parameters = parameters(search, narrowed, limit, source, lane)?;
-            runs.append(&mut sql.rows(&text, params_from_iter(parameters), |row| rows::run_id(row, 0))?);
+            runs.append(&mut sql.rows_of(&text, params_from_iter(parameters), |row| rows::run_id(row, 0))?);
         }
         found = RunSearch::found(from, runs, limit, edge);
         if found.looked_to.is_none() {
@@ -129,7 +129,7 @@ fn edge(
     for lane in lanes(search, source) {
         let mut parameters = vec![blob(upper), blob(lower), (most as i64 - 1).into()];
         parameters.extend(lane.map(|lane| i64::from(lane).into()));
-        edges.extend(sql.row(&text, params_from_iter(parameters), |row| rows::run_id(row, 0))?);
+        edges.extend(sql.rows_of(&text, params_from_iter(parameters), |row| rows::run_id(row, 0))?);
     }
     let edges = edges.into_iter().map(|run| run.0);
     Ok(match from {

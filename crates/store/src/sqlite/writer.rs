@@ -92,7 +92,7 @@ impl Writer {
     }
 
     fn sql(&self) -> Sql<'_> {
-        Sql { connection: &self.connection, statements: &self.statements, now: self.clock.local() }
+        Sql::new(&self.connection, &self.statements, self.clock.local())
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) fn leave(sql: &Sql<'_>, messages: &[NewMessage]) -> StoreResult<(Vec<
     Ok((answers, batch.finish()?))
 }
 
-fn one(sql: &Sql<'_>, batch: &mut Batch<'_>, message: &NewMessage) -> StoreResult<MessageAnswer> {
+fn one(sql: &Sql<'_>, batch: &mut Batch<'_, '_>, message: &NewMessage) -> StoreResult<MessageAnswer> {
     let inbox = Inbox::read(sql, message.run, message.key.as_deref())?;
     if let Some(number) = inbox.with_key {
         return Ok(MessageAnswer::Left(number));
@@ -82,7 +82,7 @@ impl Inbox {
 /// the inbox is full.
 pub(super) fn put(
     sql: &Sql<'_>,
-    batch: &mut Batch<'_>,
+    batch: &mut Batch<'_, '_>,
     row: &LiveRow,
     inbox: &Inbox,
     letter: &Letter<'_>,

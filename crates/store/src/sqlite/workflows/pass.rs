@@ -95,7 +95,7 @@ pub(super) fn deliver(sql: &Sql<'_>, grace_ms: Millis, limit: usize) -> StoreRes
 /// Tells the parent, if it has not ended. Returns the run that goes on in its place and still has to hear of it.
 fn tell_parent(
     sql: &Sql<'_>,
-    batch: &mut Batch<'_>,
+    batch: &mut Batch<'_, '_>,
     end: &End,
     delivered: &mut Delivered,
 ) -> StoreResult<Option<RunId>> {
@@ -119,7 +119,7 @@ fn tell_parent(
 /// Cancels the children that are left, as far as there is room. True when there may be more of them.
 fn cancel_children(
     sql: &Sql<'_>,
-    batch: &mut Batch<'_>,
+    batch: &mut Batch<'_, '_>,
     end: &End,
     grace_ms: Millis,
     room: &mut usize,

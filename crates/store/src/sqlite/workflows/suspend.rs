@@ -17,7 +17,7 @@ pub(super) fn suspend(sql: &Sql<'_>, suspensions: &[Suspension]) -> StoreResult<
     Ok((answers, batch.finish()?))
 }
 
-fn suspend_one(sql: &Sql<'_>, batch: &mut Batch<'_>, suspension: &Suspension) -> StoreResult<SuspendAnswer> {
+fn suspend_one(sql: &Sql<'_>, batch: &mut Batch<'_, '_>, suspension: &Suspension) -> StoreResult<SuspendAnswer> {
     let (lease, sleep) = (suspension.lease, Act::Sleep(Due::Now));
     let Some(row) = rows::live(sql, lease.run)? else {
         return refuse(sql, suspension, end::not_live(sql, &sleep, lease)?);
