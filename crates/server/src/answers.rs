@@ -3,8 +3,10 @@
 //! A client decides how fast it takes an answer, and over HTTP/2 it may ask for a thousand of them
 //! and take none. So an answer takes room when it is made and gives it back when its last byte has
 //! left, and there is only so much room: for each connection, for each API key (or address, where
-//! there is no key), and for the server. Whoever fills its own share waits for itself; nobody else
+//! there is no key), and for the server. One that fills its own share waits for itself; nobody else
 //! does. docs/adr/0020 has the reasons.
+
+mod answer;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,15 +14,15 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use axum::extract::MatchedPath;
 use axum::response::Response;
-use baton_core::trace::TraceContext;
 use bytes::Bytes;
 use hyper::body::Body as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::addresses::network;
-use crate::{Caller, Error, Settings};
+pub(crate) use answer::Route;
+pub use answer::{Answer, Origin};
+
+use crate::{Error, Settings};
 
 /// What is shared out, in bytes: a semaphore cannot count as far as single bytes.
 const UNIT: usize = 1024;
@@ -130,194 +132,6 @@ pub struct Room {
     _permits: [Option<OwnedSemaphorePermit>; 3],
 }
 
-tokio::task_local! {
-    /// The answer that this task makes.
-    static ANSWER: Answer;
-}
-
-/// The request that an answer is for.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Origin {
-    /// Where it comes from: the other end of the connection, or what a trusted proxy says.
-    pub address: Option<IpAddr>,
-    /// What it is called in the audit log and in the answer's `x-request-id`.
-    pub request_id: Arc<str>,
-    /// The trace that it says it is part of.
-    pub trace: Option<Arc<TraceContext>>,
-}
-
-/// What a request is for: never its path, which may hold anything.
-#[derive(Clone, Debug)]
-pub(crate) enum Route {
-    /// A route of HTTP.
-    Path(MatchedPath),
-    /// A method of gRPC.
-    Method(Arc<str>),
-}
-
-impl Route {
-    pub(crate) fn as_str(&self) -> &str {
-        match self {
-            Route::Path(path) => path.as_str(),
-            Route::Method(method) => method,
-        }
-    }
-}
-
-/// What is known of a request when it has been answered.
-pub(crate) struct About<'a> {
-    pub(crate) route: Option<&'a Route>,
-    pub(crate) key_id: Option<&'a str>,
-    pub(crate) request_id: Option<&'a str>,
-    pub(crate) trace: Option<&'a TraceContext>,
-}
-
-/// An answer: whose it is, and the room that it has.
-#[derive(Clone, Debug)]
-pub struct Answer(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    /// Apart from the rest: lines of the log name it, whatever is locked.
-    origin: Option<Origin>,
-    state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
-    connection: Option<Connection>,
-    route: Option<Route>,
-    /// What its caller's key lacks.
-    refusal: Option<String>,
-    caller: Option<Arc<Caller>>,
-    rooms: Vec<Arc<Room>>,
-    /// What it holds while it is made: turns of its connection and of its key.
-    making: [Option<OwnedSemaphorePermit>; 2],
-}
-
-impl State {
-    fn owner(&self, origin: Option<&Origin>) -> Option<Owner> {
-        let key = self.caller.as_ref().map(|caller| Owner::Key(caller.key_id.clone()));
-        let address = || origin?.address.map(network).map(Owner::Address);
-        key.or_else(address)
-    }
-}
-
-impl Answer {
-    /// One that has no room yet.
-    pub fn new(connection: Option<Connection>, origin: Option<Origin>) -> Answer {
-        let (route, refusal, caller, rooms, making) = (None, None, None, Vec::new(), [None, None]);
-        let state = Mutex::new(State { connection, route, refusal, caller, rooms, making });
-        Answer(Arc::new(Shared { origin, state }))
-    }
-
-    fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        change(&mut self.0.state.lock().expect("nobody panics while holding it"))
-    }
-
-    /// Makes an answer, for which room is noted here.
-    pub fn made_by<F: Future>(&self, making: F) -> impl Future<Output = F::Output> + use<F> {
-        ANSWER.scope(self.clone(), making)
-    }
-
-    /// Makes an answer at once, which names the request.
-    pub(crate) fn named<T>(&self, making: impl FnOnce() -> T) -> T {
-        ANSWER.sync_scope(self.clone(), making)
-    }
-
-    /// Notes that the answer which is being made is for this caller, whose key is good.
-    pub fn is_for(caller: &Arc<Caller>) {
-        let _ = ANSWER.try_with(|answer| answer.belongs_to(caller));
-    }
-
-    fn owner(&self) -> Option<Owner> {
-        self.with(|state| state.owner(self.0.origin.as_ref()))
-    }
-
-    /// Whose answer is being made.
-    pub(crate) fn current_owner() -> Option<Owner> {
-        ANSWER.try_with(Answer::owner).ok().flatten()
-    }
-
-    /// The request whose answer is being made.
-    pub(crate) fn current_origin() -> Option<Origin> {
-        ANSWER.try_with(|answer| answer.0.origin.clone()).ok().flatten()
-    }
-
-    /// What the request is called whose answer is being made.
-    pub(crate) fn current_request_id() -> Option<Arc<str>> {
-        let id = |answer: &Answer| answer.0.origin.as_ref().map(|origin| origin.request_id.clone());
-        ANSWER.try_with(id).ok().flatten()
-    }
-
-    /// The trace that the request says it is part of whose answer is being made.
-    pub(crate) fn current_trace() -> Option<Arc<TraceContext>> {
-        ANSWER.try_with(|answer| answer.0.origin.as_ref()?.trace.clone()).ok().flatten()
-    }
-
-    /// Its identifier.
-    pub(crate) fn current_trace_id() -> Option<String> {
-        Answer::current_trace().map(|trace| trace.trace_id.to_string())
-    }
-
-    /// Notes what the request is for.
-    pub(crate) fn is_about(&self, route: Route) {
-        self.with(|state| state.route = Some(route));
-    }
-
-    /// Calls `look` with what is known of the request.
-    pub(crate) fn with_about<T>(&self, look: impl FnOnce(About<'_>) -> T) -> T {
-        self.with(|state| {
-            look(About {
-                route: state.route.as_ref(),
-                key_id: state.caller.as_ref().map(|caller| caller.key_id.as_str()),
-                request_id: self.0.origin.as_ref().map(|origin| &*origin.request_id),
-                trace: self.0.origin.as_ref().and_then(|origin| origin.trace.as_deref()),
-            })
-        })
-    }
-
-    /// Notes that the caller's key is not enough for what it asks.
-    pub(crate) fn is_refused(why: &str) {
-        let _ = ANSWER.try_with(|answer| answer.with(|state| state.refusal = Some(why.to_owned())));
-    }
-
-    /// Whose key is not enough for what it asks, and why, if so.
-    pub(crate) fn refusal(&self) -> Option<(Arc<Caller>, String)> {
-        self.with(|state| state.caller.clone().zip(state.refusal.take()))
-    }
-
-    /// Notes whose it is.
-    pub fn belongs_to(&self, caller: &Arc<Caller>) {
-        self.with(|state| state.caller = Some(caller.clone()));
-    }
-
-    /// Lets others read: this one waits for something else, or has been made.
-    pub fn pause() {
-        let _ = ANSWER.try_with(Answer::made);
-    }
-
-    /// Notes that nothing more is read for it.
-    pub fn made(&self) {
-        self.with(|state| state.making = [None, None]);
-    }
-
-    /// Bytes that it has room for.
-    pub fn bytes(&self) -> usize {
-        self.with(|state| state.rooms.iter().map(|room| room.bytes).sum())
-    }
-
-    /// Gives back what it has, because it is thrown away and made again.
-    fn release(&self) {
-        self.with(|state| state.rooms.clear());
-    }
-
-    /// These bytes, which keep the answer's room until the last of them is dropped.
-    pub fn keep(&self, bytes: Bytes) -> Bytes {
-        kept(bytes, self.clone())
-    }
-}
-
 /// Bytes that keep something until the last of them is dropped.
 pub(crate) fn kept<K: Send + 'static>(bytes: Bytes, keeper: K) -> Bytes {
     struct Kept<K>(Bytes, K);
@@ -400,7 +214,7 @@ impl Answers {
     /// Waits until there is room for so many bytes of the answer that is being made, which keeps it
     /// until it is sent.
     pub async fn take(&self, bytes: usize) -> Result<Arc<Room>, Error> {
-        let answer = ANSWER.try_with(Answer::clone).ok();
+        let answer = Answer::current();
         let room = Arc::new(self.take_within(WAIT, answer.as_ref(), bytes).await?);
         // A stream is no answer that ends: its payloads keep the room themselves.
         if let Some(answer) = answer {
@@ -413,9 +227,9 @@ impl Answers {
     /// for one connection and one key, and none while earlier ones that were not taken fill their
     /// share.
     pub async fn may_read(&self) -> Result<(), Error> {
-        match ANSWER.try_with(Answer::clone) {
-            Ok(answer) => self.may_read_for(&answer).await,
-            Err(_) => Ok(()),
+        match Answer::current() {
+            Some(answer) => self.may_read_for(&answer).await,
+            None => Ok(()),
         }
     }
 
@@ -454,10 +268,9 @@ impl Answers {
     /// Waits until the connection has taken enough of its earlier answers that another one fits, as
     /// a look at it tells.
     pub async fn may_answer(&self) -> Result<(), Error> {
-        let share =
-            ANSWER.try_with(|answer| answer.with(|state| state.connection.as_ref().map(|own| own.share.clone())));
-        match share {
-            Ok(Some(share)) if share.room.available_permits() == 0 => {
+        let connection = Answer::current().and_then(|answer| answer.with(|state| state.connection.clone()));
+        match connection.map(|connection| connection.share) {
+            Some(share) if share.room.available_permits() == 0 => {
                 tokio::time::timeout(WAIT, share.take(1)).await.map(drop).map_err(|_| Error::Overloaded)
             }
             _ => Ok(()),
@@ -540,6 +353,7 @@ pub fn size(response: &Response) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Caller;
 
     const MANY: usize = 64 * UNIT;
 
