@@ -201,7 +201,12 @@ fn words(view: &View, sheet: &Sheet, reason: &WaitReason) -> Markup {
             };
             html! {
                 (what) " " b.b { (parts::clock(view, due, Precision::Seconds)) } " " span.dim { (parts::ago(view, due)) }
-                ". No worker is needed until then."
+                ". No worker is needed until then"
+                // Which signal it would take is the workflow's own secret.
+                @if record.state == State::Sleeping && sheet.relations().is_some() {
+                    ", unless a signal or the end of a child wakes it"
+                }
+                "."
             }
         }
         "message" => html! {
