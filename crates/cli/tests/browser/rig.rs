@@ -141,9 +141,9 @@ impl Browser {
         }
     }
 
-    /// Where BATON_BROWSER_PICTURES says, what was seen when a test failed.
+    /// Where BROWSER_PICTURES says, what was seen when a test failed.
     async fn leave_a_picture(&self) {
-        let Ok(directory) = std::env::var("BATON_BROWSER_PICTURES") else { return };
+        let Ok(directory) = std::env::var("BROWSER_PICTURES") else { return };
         let name = std::thread::current().name().unwrap_or("test").replace("::", "-");
         if let Ok(picture) = self.page.screenshot().await {
             let _ = std::fs::write(Path::new(&directory).join(format!("{name}.png")), picture);
