@@ -105,7 +105,7 @@ async fn sign_in(target: &Target) -> Result<String, Exit> {
     let set = head.lines().filter_map(|line| line.split_once(':'));
     let cookie = set.filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie")).find_map(|(_, value)| {
         let cookie = value.split(';').next()?.trim();
-        cookie.contains("session=").then(|| cookie.to_owned())
+        cookie.starts_with("baton_session").then(|| cookie.to_owned())
     });
     cookie.ok_or_else(|| Exit::failed(format!("signing in was answered with {status} and no session")))
 }
@@ -118,7 +118,7 @@ fn request(target: &Target, cookie: &str, path: &str) -> Vec<u8> {
 async fn some_run(target: &Target) -> Result<String, Exit> {
     let answer = target.once("GET", "/api/v1/runs?state=completed&limit=1", "").await?;
     let page: serde_json::Value = serde_json::from_slice(&answer).map_err(|error| Exit::failed(error.to_string()))?;
-    let id = page["runs"][0]["run_id"].as_str();
+    let id = page["runs"][0]["id"].as_str();
     Ok(id.ok_or_else(|| Exit::failed("no run has ended"))?.to_owned())
 }
 
