@@ -61,12 +61,15 @@ async fn sections(view: &View, text: &str) -> Result<Markup, Error> {
     }
     let (runs, others) = (runs(view, text).await?, others(view, text).await?);
     let commands = commands(view, text, &others);
+    // Somebody who types the name of a page wants to go there.
+    let is_page = go.iter().any(|page| page.name.to_lowercase().starts_with(&text.to_lowercase()));
     let is_nothing = go.is_empty() && runs.is_empty() && others.is_empty() && commands.is_empty();
     Ok(html! {
+        @if is_page { (section("Go to", &go)) }
         (section("Runs", &runs))
         (section("Found", &others))
         (section("Commands", &commands))
-        (section("Go to", &go))
+        @if !is_page { (section("Go to", &go)) }
         @if is_nothing { p.body.soft { "Nothing here is called so." } }
     })
 }

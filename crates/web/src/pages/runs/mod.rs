@@ -142,11 +142,11 @@ pub async fn page(view: &View, entry: Entry) -> Result<Page, Error> {
         @if may_act && !found.runs.is_empty() { (act::bar(&asked, counts.as_deref())) }
     };
     let mut page = Page::new(entry, title(entry), main);
-    if asked.shown.is_none() {
+    if asked.shown.is_none() && !found.runs.is_empty() {
         let ids: Vec<String> = found.runs.iter().map(|row| row.run.record.id.0.simple().to_string()).collect();
-        // What is followed are these rows: new ones are counted, and never push.
-        let ids = if ids.is_empty() { "-".to_owned() } else { ids.join(".") };
-        page = page.followed_at(asked.query.with(SHOWN, ids).at(&view.path));
+        // What is followed are these rows: new ones are counted, and never push. Where there is none yet, the first
+        // ones come by themselves.
+        page = page.followed_at(asked.query.with(SHOWN, ids.join(".")).at(&view.path));
     }
     Ok(page)
 }
