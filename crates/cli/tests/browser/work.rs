@@ -175,7 +175,7 @@ async fn a_workflow_is_signalled_and_goes_on() {
     let site = Site::start().await;
     let (stop, stopped) = oneshot::channel::<()>();
     let client = Client::new(&site.server.url(), KEY).unwrap();
-    let mut worker = Worker::builder(&site.server.url(), "approvals").api_key(KEY).build().await.unwrap();
+    let mut worker = Worker::builder(site.server.url(), "approvals").api_key(KEY).build().await.unwrap();
     worker.register("approval", approved);
     let working = tokio::spawn(worker.run_until(async move { drop(stopped.await) }));
     let run = client.start("approval", &()).queue("approvals").await.unwrap().run_id().to_owned();
